@@ -456,7 +456,7 @@ CREATE TABLE payment_outbox_attempts (
   outcome_unknown boolean NOT NULL,
   recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_attempts_dispatching_is_not_stored CHECK (state <> 'DISPATCHING'::outbox_attempt_state),
-  CONSTRAINT payment_outbox_attempts_known_action CHECK (action = ANY (ARRAY['sent'::text, 'inquired'::text, 'not_sent'::text, 'decided'::text, 'expired'::text])),
+  CONSTRAINT payment_outbox_attempts_known_action CHECK (action = ANY (ARRAY['sent'::text, 'inquired'::text, 'not_sent'::text, 'decided'::text, 'expired'::text, 'cancelled'::text])),
   CONSTRAINT payment_outbox_attempts_latency_not_negative CHECK (latency_ms >= 0),
   CONSTRAINT payment_outbox_attempts_numbered_from_one CHECK (attempt_no >= 1),
   CONSTRAINT payment_outbox_attempts_pkey PRIMARY KEY (attempt_id),
@@ -476,7 +476,7 @@ CREATE TRIGGER payment_outbox_attempts_is_append_only BEFORE DELETE OR UPDATE OR
 ALTER TABLE payment_outbox_attempts ENABLE ALWAYS TRIGGER payment_outbox_attempts_is_append_only;
 COMMENT ON TABLE payment_outbox_attempts IS 'The ledger: one immutable row per attempt, numbered 1, 2, 3 … per item.';
 COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS 'Time at which the item was claimed for this attempt; null for an operator''s decision.';
-COMMENT ON COLUMN payment_outbox_attempts.action IS 'Action of this attempt: sent = the rail was called; inquired = the rail was only asked about an earlier call; not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired.';
+COMMENT ON COLUMN payment_outbox_attempts.action IS 'Action of this attempt: sent = the rail was called; inquired = the rail was only asked about an earlier call; not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired; cancelled = the application or an operator cancelled the payment before any call.';
 COMMENT ON COLUMN payment_outbox_attempts.outcome_unknown IS 'True if the rail may have paid and the outcome was unknown after this attempt.';
 COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS 'Transaction that wrote the row, which decides its position in the blocks.';
 
@@ -524,7 +524,7 @@ CREATE TABLE payment_outbox_events (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_events_about_item_or_scope CHECK (num_nonnulls(outbox_id, scope) = 1),
-  CONSTRAINT payment_outbox_events_known_type CHECK (event_type = ANY (ARRAY['LATE_OUTCOME'::text, 'TERMINAL_BLOCKED'::text, 'HOLD_PLACED'::text, 'HOLD_RESOLVED'::text, 'DECISION_PROPOSED'::text, 'DECISION_WITHDRAWN'::text, 'REDRIVE_PROPOSED'::text, 'REDRIVE_CREATED'::text, 'PAUSED'::text, 'RESUMED'::text, 'POLICY_SET'::text, 'ENQUEUED'::text, 'LEASE_CLAIMED'::text, 'LEASE_RELEASED'::text, 'LEASE_RENEWED'::text, 'LEASE_EXPIRED_REPAIRED'::text, 'ATTEMPT_COMPLETED'::text, 'RESCHEDULED'::text, 'UNBLOCKED'::text, 'DISPATCH_BEGUN'::text, 'CONTRADICTION_REVIEWED'::text, 'BLOCKED'::text, 'MARKED_UNKNOWN'::text, 'FULL_TRAIL_SET'::text])),
+  CONSTRAINT payment_outbox_events_known_type CHECK (event_type = ANY (ARRAY['LATE_OUTCOME'::text, 'TERMINAL_BLOCKED'::text, 'HOLD_PLACED'::text, 'HOLD_RESOLVED'::text, 'DECISION_PROPOSED'::text, 'DECISION_WITHDRAWN'::text, 'REDRIVE_PROPOSED'::text, 'REDRIVE_CREATED'::text, 'PAUSED'::text, 'RESUMED'::text, 'POLICY_SET'::text, 'ENQUEUED'::text, 'LEASE_CLAIMED'::text, 'LEASE_RELEASED'::text, 'LEASE_RENEWED'::text, 'LEASE_EXPIRED_REPAIRED'::text, 'ATTEMPT_COMPLETED'::text, 'RESCHEDULED'::text, 'UNBLOCKED'::text, 'DISPATCH_BEGUN'::text, 'CONTRADICTION_REVIEWED'::text, 'BLOCKED'::text, 'MARKED_UNKNOWN'::text, 'FULL_TRAIL_SET'::text, 'RETURN_RECORDED'::text, 'LIMIT_PROPOSED'::text, 'LIMIT_SET'::text, 'LIMIT_WITHDRAWN'::text])),
   CONSTRAINT payment_outbox_events_one_number_per_item UNIQUE (outbox_id, event_no),
   CONSTRAINT payment_outbox_events_one_number_per_scope UNIQUE (scope, event_no),
   CONSTRAINT payment_outbox_events_pkey PRIMARY KEY (event_id)
@@ -553,6 +553,8 @@ CREATE TABLE payment_outbox_identities (
   is_message boolean NOT NULL DEFAULT false,
   key_scope text,
   stream_position bigint,
+  outcome_topic text,
+  replaces uuid,
   recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_identities_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id),
@@ -562,6 +564,8 @@ CREATE INDEX ix_identities_recorded ON payment_outbox_identities USING btree (re
 COMMENT ON INDEX ix_identities_recorded IS 'Sealing: rows after a given transaction, in order. About six bytes per row.';
 CREATE INDEX ix_identities_redrive_of ON payment_outbox_identities USING btree (redrive_of) WHERE redrive_of IS NOT NULL;
 COMMENT ON INDEX ix_identities_redrive_of IS 'Redrive, timelines and the list of FAILED items: the redrives of an item. One entry per redrive.';
+CREATE INDEX ix_identities_replaces ON payment_outbox_identities USING btree (replaces) WHERE replaces IS NOT NULL;
+COMMENT ON INDEX ix_identities_replaces IS 'Enqueue, redrive and timelines: the payment that replaces an item. One entry per replacement.';
 CREATE UNIQUE INDEX payment_outbox_identities_one_instruction_per_scoped_key ON payment_outbox_identities USING btree (key_scope, idempotency_key) WHERE key_scope IS NOT NULL;
 COMMENT ON INDEX payment_outbox_identities_one_instruction_per_scoped_key IS 'Refuses a second instruction under one idempotency key of an HTTP caller; finds such a key. One entry per item enqueued over HTTP; none for SQL callers.';
 CREATE TRIGGER payment_outbox_identities_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_identities FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
@@ -573,6 +577,8 @@ COMMENT ON COLUMN payment_outbox_identities.traceparent IS 'W3C traceparent of t
 COMMENT ON COLUMN payment_outbox_identities.is_message IS 'Whether the item is a message, not a payment. A redrive inherits it.';
 COMMENT ON COLUMN payment_outbox_identities.key_scope IS 'Caller of the HTTP API whose idempotency key this is; null for SQL callers and redrives.';
 COMMENT ON COLUMN payment_outbox_identities.stream_position IS 'Position in the ordered stream if it is not sequence_id: a redrive takes the position of the failed item.';
+COMMENT ON COLUMN payment_outbox_identities.outcome_topic IS 'Topic that receives the outcomes of this payment; null for none. In a message it is set, to the topic of the message, if the message reports an outcome.';
+COMMENT ON COLUMN payment_outbox_identities.replaces IS 'First item of the payment that this payment replaces, for example after a return.';
 COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS 'Transaction that wrote the row, which decides its position in the blocks.';
 
 -- table payment_outbox_pending of symphony_owner
@@ -604,6 +610,7 @@ CREATE TABLE payment_outbox_pending (
   trace_context text,
   is_message boolean NOT NULL DEFAULT false,
   stream_position bigint,
+  outcome_topic text,
   CONSTRAINT payment_outbox_pending_attempt_count_within_ceiling CHECK (attempt_count >= 0 AND attempt_count <= 20),
   CONSTRAINT payment_outbox_pending_hold_all_or_none CHECK (num_nonnulls(hold_reason, held_by, held_at) = ANY (ARRAY[0, 3])),
   CONSTRAINT payment_outbox_pending_lease_all_or_none CHECK (num_nonnulls(claimed_by, lease_token, lease_expires_at) = ANY (ARRAY[0, 3])),
@@ -639,6 +646,7 @@ COMMENT ON COLUMN payment_outbox_pending.block_unverified IS 'Whether the transa
 COMMENT ON COLUMN payment_outbox_pending.trace_context IS 'W3C traceparent and, after a space, tracestate of the request that enqueued the item. Each attempt is a span of that trace.';
 COMMENT ON COLUMN payment_outbox_pending.is_message IS 'Copy of the identity''s is_message, for the claim.';
 COMMENT ON COLUMN payment_outbox_pending.stream_position IS 'Copy of the identity''s stream_position; null means sequence_id.';
+COMMENT ON COLUMN payment_outbox_pending.outcome_topic IS 'Copy of the identity''s outcome_topic, for the completion.';
 
 -- table payment_outbox_proposals of symphony_owner
 CREATE TABLE payment_outbox_proposals (
@@ -1243,8 +1251,8 @@ SET search_path=symphony, pg_temp
 -- body: sha256 4a6b8afe649695977187880dd7085f7daa1b7aba0274f7207dca57eee850b31b
 COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS 'Acquires a resource that is free, expired or held by the same owner, with a new lease_id and a greater token. Returns no row while another owner holds it.';
 
--- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint) of symphony_owner
-CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[], p_is_message boolean, p_key_scope text, p_stream_position bigint)
+-- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[]) of symphony_owner
+CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[], p_is_message boolean, p_key_scope text, p_stream_position bigint, p_outcome_topic text[], p_replaces uuid[])
 RETURNS TABLE(ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -1256,8 +1264,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 0c52e873fc22a04a4b68f629b2d4277d8add4951e6552cb6d10b70b993548cf3
-COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
+-- body: sha256 158622ca274293d20618d8375e3312ba1de8da15a5cc6464006e2cbd2ce0dfb5
+COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[]) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
 CREATE FUNCTION advance_outbox_streams(p_participant_ids text[])
@@ -1286,13 +1294,13 @@ COMMENT ON FUNCTION api_scope_role(text) IS 'Internal: returns the role of a sco
 -- function append_outbox_events(text, text, uuid[], jsonb[], uuid[]) of symphony_owner
 CREATE FUNCTION append_outbox_events(p_event_type text, p_actor text, p_outbox_ids uuid[], p_details jsonb[], p_attempt_ids uuid[] DEFAULT NULL::uuid[])
 RETURNS SETOF uuid
-LANGUAGE sql VOLATILE
+LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 0e188b64e264e80fadae49d878ce2097b73d5b94d42c7e66d295e359a0834e0e
-COMMENT ON FUNCTION append_outbox_events(text, text, uuid[], jsonb[], uuid[]) IS 'Internal: appends one event per item and returns their ids.';
+-- body: sha256 112967afd082c4b633a149f55a43d9b8a62e1901dba313c97fd320a16d080c56
+COMMENT ON FUNCTION append_outbox_events(text, text, uuid[], jsonb[], uuid[]) IS 'Internal: appends one event per item and returns their ids. Sends outcome messages about holds and returns.';
 
 -- function append_outbox_scope_event(text, text, text, jsonb) of symphony_owner
 CREATE FUNCTION append_outbox_scope_event(p_event_type text, p_actor text, p_scope text, p_detail jsonb)
@@ -1322,7 +1330,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 c4f4b756cd1ee1d47eed3f283ef859c728380dbb16bea05dd04721fb142ea503
+-- body: sha256 e9d461047955b1c60ed9c2095e9242c26497494d96df2c87128f36f99477b1be
 COMMENT ON FUNCTION apply_outbox_decision(uuid, text, text, text, text, text) IS 'Internal: makes a held item terminal, with its ledger row, or requeues it; appends the event.';
 
 -- function approve_outbox_proposal(uuid) of symphony_owner
@@ -1489,14 +1497,14 @@ LANGUAGE sql VOLATILE
 -- body: sha256 e0b24a4f9ba1a7fea85e505345f09e59e777df174ff2ef7243bcb10afb116388
 COMMENT ON FUNCTION check_number(text, bigint, bigint, bigint) IS 'Internal: raises 22023 unless the value is in range.';
 
--- function check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean) of symphony_owner
-CREATE FUNCTION check_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_trace_contexts text[], p_is_message boolean)
+-- function check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text[], uuid[]) of symphony_owner
+CREATE FUNCTION check_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_trace_contexts text[], p_is_message boolean, p_outcome_topic text[], p_replaces uuid[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 fc5ad6d741da9566571908f3a478b3d99faae5804c38e56aeb430b1627c7bfc7
-COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean) IS 'Internal: raises 22023 for the first invalid item.';
+-- body: sha256 98685d1f00f27736b39b7dd6a57528780cede19dabc933671d1bfe9acdba62f1
+COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text[], uuid[]) IS 'Internal: raises 22023 for the first invalid item.';
 
 -- function check_outbox_leases(uuid[], uuid[], text) of symphony_owner
 CREATE FUNCTION check_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
@@ -1658,7 +1666,7 @@ COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: returns the rails and
 
 -- function complete_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) of symphony_owner
 CREATE FUNCTION complete_dispatched_outbox_items(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_rail_references text[], p_rail_codes text[], p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_actions text[])
-RETURNS TABLE(recorded integer[], outbox_ids uuid[], attempt_ids uuid[], attempt_nos integer[], heads uuid[], contradicted uuid[], contradictions jsonb[], contradicted_by uuid[])
+RETURNS TABLE(recorded integer[], outbox_ids uuid[], attempt_ids uuid[], attempt_nos integer[], heads uuid[], contradicted uuid[], contradictions jsonb[], contradicted_by uuid[], reported uuid[])
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
@@ -1669,7 +1677,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 03faf5a0706ae23a6e63166ff1e489393ab5a50f28cf2e95a2c8a22b1f4760bd
+-- body: sha256 77cc1a4e8ead026245bd19c12cc3a390113ec102ff2e0c80364bf7c1d457dfad
 COMMENT ON FUNCTION complete_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) IS 'Internal: the fast path for a batch of successes. Returns nothing if the slow path must record the batch.';
 
 -- function complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text) of symphony_owner
@@ -1703,7 +1711,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 18752764b3f8c03cb57d3aed795aca88f0cb6d1de5f3d0be7723342c55c0a4e1
+-- body: sha256 84055ae5e66ef61643703ea6d3f80bfe319ec68788b23991e9fc48324400cb0a
 COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS 'Records the outcomes of up to 1000 leased items. Returns a verdict for each: RECORDED, ALREADY_RECORDED by this token, or LEASE_LOST. With p_is_message true, payments get LEASE_LOST; with false, messages do.';
 
 -- function complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) of symphony_owner
@@ -1773,7 +1781,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 c61016f31cca2f23bc75a64856f0388d68f2df3231c861096afcb556742a1616
+-- body: sha256 bd7b83739153723ad2d4073e6364ec49781c8201ef752f0b9c08516f221935a9
 COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS 'Internal: enqueues a FAILED item again as a new item that refers to it.';
 
 -- function current_dispatch_epoch(text) of symphony_owner
@@ -1920,32 +1928,32 @@ SET search_path=symphony, pg_temp
 -- body: sha256 a9a0b64b3842f123567dd635c7726cc609bdde22de7041be275d3b2617932361
 COMMENT ON FUNCTION enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Receives up to 1000 messages, each stored once; returns rows in the order given.';
 
--- function enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) of symphony_owner
-CREATE FUNCTION enqueue_outbox_packed(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_ordered boolean[] DEFAULT NULL::boolean[], p_trace_contexts text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL::text)
+-- function enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) of symphony_owner
+CREATE FUNCTION enqueue_outbox_packed(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_ordered boolean[] DEFAULT NULL::boolean[], p_trace_contexts text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL::text, p_outcome_topic text[] DEFAULT NULL::text[], p_replaces uuid[] DEFAULT NULL::uuid[])
 RETURNS text
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 d36df6e7403d1f70d43405f16efa24bc67997b1a19b406d941a52ae343ffa6cc
-COMMENT ON FUNCTION enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) IS 'Like enqueue_payment_outbox_batch. Returns one line per item, in order: outbox_id, sequence_id, created_at, state, created.';
+-- body: sha256 f2c6b95214bf52a7f05ab3c4e0d5d13b87936443a67961455d3daba8dbcaa06c
+COMMENT ON FUNCTION enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) IS 'Like enqueue_payment_outbox_batch. Returns one line per item, in order: outbox_id, sequence_id, created_at, state, created.';
 
--- function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text) of symphony_owner
-CREATE FUNCTION enqueue_payment_outbox(p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb, p_not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, p_ordered boolean DEFAULT false, p_trace_context text DEFAULT NULL::text, p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL::text)
+-- function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text, text, uuid) of symphony_owner
+CREATE FUNCTION enqueue_payment_outbox(p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb, p_not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, p_ordered boolean DEFAULT false, p_trace_context text DEFAULT NULL::text, p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL::text, p_outcome_topic text DEFAULT NULL::text, p_replaces uuid DEFAULT NULL::uuid)
 RETURNS TABLE(outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 718e4c54e9588564306cb5ebd4d16d1cdc63e589397d75ee8b62bf3cd2ed868f
-COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text) IS 'Enqueues one payment or message: a batch of one. A repeat with the same key and content returns the first item, also when it is terminal.';
+-- body: sha256 c2afaa56ecab6d8eb0fc2aee8e9252fb3674fbda9a461b5e968ede96f833e9bb
+COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text, text, uuid) IS 'Enqueues one payment or message: a batch of one. A repeat with the same key and content returns the first item, also when it is terminal.';
 
--- function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) of symphony_owner
-CREATE FUNCTION enqueue_payment_outbox_batch(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_ordered boolean[] DEFAULT NULL::boolean[], p_trace_contexts text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL::text)
+-- function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) of symphony_owner
+CREATE FUNCTION enqueue_payment_outbox_batch(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_ordered boolean[] DEFAULT NULL::boolean[], p_trace_contexts text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL::text, p_outcome_topic text[] DEFAULT NULL::text[], p_replaces uuid[] DEFAULT NULL::uuid[])
 RETURNS TABLE(ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 f2a12b9208df4c8e365f3fcef17cfe28bc41b3dc51def3d05198d12588071c04
-COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) IS 'Enqueues up to 1000 payments or messages in one call; returns rows in the order given. Within p_key_scope a key may be used for one instruction only (P7014).';
+-- body: sha256 885f53a53233645937bb14e1f4597ca775027666b7f8b5b89b2a02f06371020a
+COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) IS 'Enqueues up to 1000 payments or messages in one call; returns rows in the order given. Within p_key_scope a key may be used for one instruction only (P7014). The topic p_outcome_topic receives the outcomes of the payment.';
 
 -- function enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) of symphony_owner
 CREATE FUNCTION enqueue_scheduled_messages(p_ids uuid[], p_participant_ids text[], p_topics text[], p_payloads jsonb[])
@@ -2511,14 +2519,14 @@ PARALLEL SAFE
 -- body: sha256 9ca42f67bf9cca096b48745980a5537e1217d12e2cad197b2569b108649c8ad0
 COMMENT ON FUNCTION outbox_attempt_ceiling() IS 'Returns the number of recorded attempts after which an item is FAILED or held.';
 
--- function outbox_backoff(integer, uuid) of symphony_owner
-CREATE FUNCTION outbox_backoff(p_attempt_no integer, p_outbox_id uuid)
+-- function outbox_backoff(integer, uuid, integer) of symphony_owner
+CREATE FUNCTION outbox_backoff(p_attempt_no integer, p_outbox_id uuid, p_longest_seconds integer DEFAULT 300)
 RETURNS interval
 LANGUAGE plpgsql IMMUTABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 a2f62f9b5f07cd76864729f2a8b3127bf2c3e059cfc9bda452dfca1993d8d8dc
-COMMENT ON FUNCTION outbox_backoff(integer, uuid) IS 'Returns the delay after attempt n: exponential, at most 300 s, spread by a hash of the id.';
+-- body: sha256 9618a0c8ea44a4f3a97f2b76fbf23c6b2054c08808007fe4250f5c5569b0dd37
+COMMENT ON FUNCTION outbox_backoff(integer, uuid, integer) IS 'Returns the delay after attempt n: exponential, at most p_longest_seconds, spread by a hash of the id.';
 
 -- function outbox_base_key(text) of symphony_owner
 CREATE FUNCTION outbox_base_key(p_idempotency_key text)
@@ -2539,7 +2547,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_custom_plan
 SET search_path=symphony, pg_temp
--- body: sha256 50ab5011178f50d14d5a712c32cd60104ae13b7ce778b6daabced0bbd8120b66
+-- body: sha256 0c8408fb91f48c75e14416cdcfc8a740c274a5baee72837a4629fe5b55d155dd
 COMMENT ON FUNCTION outbox_block_entries(bigint, smallint, uuid, bigint, smallint, uuid, integer) IS 'Internal: returns the entries of the ledger''s rows after one position and up to another, in the order of blocks.';
 
 -- function outbox_block_hash(payment_outbox_blocks) of symphony_owner
@@ -3197,6 +3205,22 @@ SET search_path=symphony, pg_temp
 -- body: sha256 ebd31d0638e17d9eb2a3aa6f190b21f24fae81658b817c943c26b035ee1a1710
 COMMENT ON FUNCTION seal_ledger_block(integer, integer) IS 'Seals the next rows of the ledger whose transactions have ended. Returns no row if there is nothing to seal, another session seals, or the last block is partial and younger than the interval.';
 
+-- function send_outcome_messages(uuid[], text, uuid[], jsonb[]) of symphony_owner
+CREATE FUNCTION send_outcome_messages(p_outbox_ids uuid[], p_state text, p_attempt_ids uuid[], p_details jsonb[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 5659e20248e6a1b0f9c84c40c06473b03506c63a20ee9e56144b49c64497c24e
+COMMENT ON FUNCTION send_outcome_messages(uuid[], text, uuid[], jsonb[]) IS 'Internal: enqueues one message about each item whose payment has an outcome topic.';
+
 -- function server_identity() of symphony_owner
 CREATE FUNCTION server_identity()
 RETURNS TABLE(system_identifier bigint, timeline integer, database_oid oid, recovery_target text)
@@ -3401,9 +3425,9 @@ GRANT EXECUTE ON function enqueue_due_job_runs(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_due_timers(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) TO symphony_ingest;
 GRANT EXECUTE ON function enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) TO symphony_ingest;
-GRANT EXECUTE ON function enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) TO symphony_ingest;
-GRANT EXECUTE ON function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text) TO symphony_ingest;
-GRANT EXECUTE ON function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text) TO symphony_ingest;
+GRANT EXECUTE ON function enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) TO symphony_ingest;
+GRANT EXECUTE ON function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text, text, uuid) TO symphony_ingest;
+GRANT EXECUTE ON function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) TO symphony_ingest;
 GRANT EXECUTE ON function ensure_subject_keys(text[], uuid[], text[], text) TO symphony_ingest;
 GRANT EXECUTE ON function fail_inbox_messages(text[], text[], uuid[], text, text[]) TO symphony_executor;
 GRANT EXECUTE ON function fail_job_runs(uuid[], uuid[], text, text) TO symphony_executor;
@@ -3424,7 +3448,7 @@ GRANT EXECUTE ON function master_keys_in_use() TO symphony_executor;
 GRANT EXECUTE ON function next_inbox_event() TO symphony_executor;
 GRANT EXECUTE ON function next_outbox_event(text[], boolean) TO symphony_executor;
 GRANT EXECUTE ON function next_scheduler_event(boolean) TO symphony_executor;
-GRANT EXECUTE ON function outbox_backoff(integer, uuid) TO symphony_executor;
+GRANT EXECUTE ON function outbox_backoff(integer, uuid, integer) TO symphony_executor;
 GRANT EXECUTE ON function pause_job(text) TO symphony_control;
 GRANT EXECUTE ON function pause_outbox(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function place_outbox_hold(uuid, text) TO symphony_control;
@@ -3465,9 +3489,9 @@ GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_control;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, sightings, source, state, topic) ON table inbox_messages TO symphony_readonly;
 GRANT SELECT (action, attempt_id, attempt_no, claimed_at, completed_at, created_at, error_code, error_message, idempotency_key, instruction_id, latency_ms, outbox_id, outcome_unknown, participant_id, rail_code, rail_reference, rail_type, recorded_xid, sequence_id, state, worker_id) ON table payment_outbox_attempts TO symphony_readonly;
-GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_auditor;
-GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_control;
-GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_unknown, participant_id, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_readonly;
+GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_topic, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_auditor;
+GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_topic, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_control;
+GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_topic, outcome_unknown, participant_id, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_readonly;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_readonly;
 GRANT SELECT (created_at, cron, delivery, job_name, missed_runs, next_due_at, participant_id, postponed_until, revision, schedule_error, state, time_zone, topic, updated_at) ON table scheduler_jobs TO symphony_readonly;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_readonly;

@@ -125,3 +125,24 @@ function property(value: unknown, name: string): unknown {
 function refuse(got: string, remedy: string): never {
   throw new InvalidArgumentError('tx', `expected a client with an open transaction, got ${got}; ${remedy}`)
 }
+
+/**
+ * Runs the body and undoes its work if it throws. A role handle runs it in a transaction of its own; in the caller's
+ * transaction, a savepoint limits the rollback.
+ */
+export async function undoOnError<T>(tx: Queryable, body: (tx: Queryable) => Promise<T>): Promise<T> {
+  if (isRoleHandle(tx)) return tx.transaction(body)
+  await tx.query('SAVEPOINT symphony_enqueue')
+  try {
+    const result = await body(tx)
+    await tx.query('RELEASE SAVEPOINT symphony_enqueue')
+    return result
+  } catch (error) {
+    await tx.query('ROLLBACK TO SAVEPOINT symphony_enqueue')
+    throw error
+  }
+}
+
+function isRoleHandle(tx: Queryable): tx is RoleHandle {
+  return 'transaction' in tx && 'role' in tx
+}

@@ -35,6 +35,8 @@ export const FORMATS: ReadonlyMap<number, Format> = new Map([
         'is_message',
         'key_scope',
         'stream_position',
+        'outcome_topic',
+        'replaces',
       ],
       attempt: [
         'attempt_id',

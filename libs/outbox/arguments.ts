@@ -30,6 +30,8 @@ interface InstructionColumns {
   readonly ordered: boolean[]
   /** Null if no instruction has a trace context. */
   readonly traceContexts: (string | null)[] | null
+  readonly outcomeTopics: Sparse<string>
+  readonly replaces: Sparse<string>
 }
 
 export function instructionColumns(instructions: readonly OutboxInstruction[]): InstructionColumns {
@@ -45,6 +47,8 @@ export function instructionColumns(instructions: readonly OutboxInstruction[]): 
     notBefore: [],
     ordered: [],
     traceContexts: isTraced ? instructions.map(({ traceContext = active }) => keptContext(traceContext)) : null,
+    outcomeTopics: optionalColumn(instructions, 'outcomeTopic', requiredId),
+    replaces: optionalColumn(instructions, 'replaces', requiredUuid),
   }
   // One closure per field names the failing instruction by `index`. A closure per instruction would allocate memory for
   // each.
@@ -68,6 +72,19 @@ export function instructionColumns(instructions: readonly OutboxInstruction[]): 
     index += 1
   }
   return columns
+}
+
+/** Checks a field that most instructions leave out. Returns null if no instruction has it. */
+function optionalColumn(
+  instructions: readonly OutboxInstruction[],
+  field: 'outcomeTopic' | 'replaces',
+  required: (argument: ArgumentName, value: unknown) => string,
+): Sparse<string> {
+  if (instructions.every((instruction) => instruction[field] === undefined)) return null
+  return instructions.map((instruction, index) => {
+    const argument = instructions.length === 1 ? field : `instructions[${index}].${field}`
+    return instruction[field] === undefined ? null : required(argument, instruction[field])
+  })
 }
 
 export function leaseColumns(

@@ -7,7 +7,7 @@ import {
   requiredText,
   requiredUuid,
 } from '../core/index.js'
-import { call, onlyRow, type Queryable, type RoleHandle } from '../db/index.js'
+import { call, onlyRow, type Queryable } from '../db/index.js'
 import { instructionColumns, leaseColumns, optionalRails, optionalText, outcomeColumns } from './arguments.js'
 import { toDate, unpackClaim, unpackEnqueued, unpackVerdicts } from './rows.js'
 import type { PackedClaim, PackedVerdicts } from './rows.js'
@@ -70,6 +70,8 @@ export async function enqueuePaymentOutboxBatch(
     columns.traceContexts,
     isMessage,
     optionalText('keyScope', keyScope, KEY_SCOPE_LENGTH_MAX),
+    columns.outcomeTopics,
+    columns.replaces,
   ])
   return unpackEnqueued(onlyRow(rows).enqueue_outbox_packed)
 }
@@ -277,24 +279,3 @@ export async function recordLateOutcome(
 }
 
 const KEY_SCOPE_LENGTH_MAX = 500
-
-/**
- * Runs the body and undoes its work if it throws. A role handle runs it in a transaction of its own; in the caller's
- * transaction, a savepoint limits the rollback.
- */
-export async function undoOnError<T>(tx: Queryable, body: (tx: Queryable) => Promise<T>): Promise<T> {
-  if (isRoleHandle(tx)) return tx.transaction(body)
-  await tx.query('SAVEPOINT symphony_enqueue')
-  try {
-    const result = await body(tx)
-    await tx.query('RELEASE SAVEPOINT symphony_enqueue')
-    return result
-  } catch (error) {
-    await tx.query('ROLLBACK TO SAVEPOINT symphony_enqueue')
-    throw error
-  }
-}
-
-function isRoleHandle(tx: Queryable): tx is RoleHandle {
-  return 'transaction' in tx && 'role' in tx
-}

@@ -1,7 +1,7 @@
 import { BATCH_SIZE, type InvalidPayloadError } from '../core/index.js'
-import { onlyRow, requireTransaction, withSchema, type Queryable, type Tx } from '../db/index.js'
+import { onlyRow, requireTransaction, undoOnError, withSchema, type Queryable, type Tx } from '../db/index.js'
 import { findRefusal, type KnownContracts } from '../rails/index.js'
-import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch, undoOnError, type EnqueueCallOptions } from './db.js'
+import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch, type EnqueueCallOptions } from './db.js'
 import type { EnqueuedItem, OutboxInstruction } from './types.js'
 
 export interface EnqueueOptions extends EnqueueChecks {

@@ -32,6 +32,7 @@ export interface PendingRow {
   readonly trace_context: string | null
   readonly is_message: boolean
   readonly stream_position: string | null
+  readonly outcome_topic: string | null
 }
 
 export type PendingColumn = keyof PendingRow
@@ -50,6 +51,7 @@ export type PendingIdentity = Pick<
   | 'ordered'
   | 'is_message'
   | 'stream_position'
+  | 'outcome_topic'
 >
 
 /** One event of an item, in the order of `eventNo`. */

@@ -5,6 +5,7 @@ import {
   parseTimestamp,
   requiredId,
   requiredIdempotencyKey,
+  requiredUuid,
   type JsonValue,
 } from '../core/index.js'
 import type { OutboxInstruction } from './types.js'
@@ -28,7 +29,7 @@ export function parseInstruction(value: JsonValue, options: ParseInstructionOpti
     const named = keyPath('', field, position).replace(/^\./, '')
     throw new InvalidArgumentError(at(named), `unknown field; expected ${FIELDS.join(', ')}`)
   }
-  const { payload, notBefore, ordered, idempotencyKey: key } = value
+  const { payload, notBefore, ordered, idempotencyKey: key, outcomeTopic, replaces } = value
   if (!isObject(payload)) throw new InvalidArgumentError(at('payload'), 'expected an object')
   // Only a missing field gets the default. A null probably means that the client lost its id or key.
   const instructionId = value['instructionId'] === undefined ? key : value['instructionId']
@@ -40,6 +41,8 @@ export function parseInstruction(value: JsonValue, options: ParseInstructionOpti
     payload,
     ...(notBefore === undefined ? {} : { notBefore: readTime(at('notBefore'), notBefore) }),
     ...(ordered === undefined ? {} : { ordered: readBoolean(at('ordered'), ordered) }),
+    ...(outcomeTopic === undefined ? {} : { outcomeTopic: requiredId(at('outcomeTopic'), outcomeTopic) }),
+    ...(replaces === undefined ? {} : { replaces: requiredUuid(at('replaces'), replaces) }),
   }
 }
 
@@ -51,6 +54,8 @@ const FIELDS: readonly string[] = [
   'notBefore',
   'ordered',
   'idempotencyKey',
+  'outcomeTopic',
+  'replaces',
 ]
 
 function readTime(argument: string, value: JsonValue): Date {

@@ -13,6 +13,13 @@ export interface OutboxInstruction {
   /** Whether the item waits for earlier ordered items of the participant. @default false */
   readonly ordered?: boolean
   /**
+   * Topic that receives the outcomes of this payment, each as a message that commits with the outcome. A repeated
+   * instruction keeps its first topic. @default none
+   */
+  readonly outcomeTopic?: string
+  /** Outbox id of the returned or failed payment that this payment replaces. @default none */
+  readonly replaces?: string
+  /**
    * Trace context, as `encodeTraceContext` makes it from request headers. A repeated instruction may have another trace
    * context. An invalid trace context is dropped. @default the active span, if there is one
    */

@@ -273,6 +273,8 @@ const INSTRUCTION_FIELDS: readonly string[] = Object.keys({
   idempotencyKey: true,
   notBefore: true,
   ordered: true,
+  outcomeTopic: true,
+  replaces: true,
   traceContext: true,
 } satisfies Record<keyof OutboxInstruction, true>)
 

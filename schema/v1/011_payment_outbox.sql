@@ -72,6 +72,8 @@ CREATE TABLE IF NOT EXISTS payment_outbox_identities (
   is_message boolean NOT NULL DEFAULT false,
   key_scope text,
   stream_position bigint,
+  outcome_topic text,
+  replaces uuid,
   recorded_xid bigint NOT NULL DEFAULT (pg_current_xact_id()::text::bigint),
   CONSTRAINT payment_outbox_identities_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_identities_one_per_number UNIQUE (participant_id, sequence_id)
@@ -84,6 +86,11 @@ COMMENT ON COLUMN payment_outbox_identities.is_message IS
   'Whether the item is a message, not a payment. A redrive inherits it.';
 COMMENT ON COLUMN payment_outbox_identities.stream_position IS
   'Position in the ordered stream if it is not sequence_id: a redrive takes the position of the failed item.';
+COMMENT ON COLUMN payment_outbox_identities.outcome_topic IS
+  'Topic that receives the outcomes of this payment; null for none. In a message it is set, to the topic of the '
+  'message, if the message reports an outcome.';
+COMMENT ON COLUMN payment_outbox_identities.replaces IS
+  'First item of the payment that this payment replaces, for example after a return.';
 COMMENT ON COLUMN payment_outbox_identities.redrive_of IS
   'FAILED item that this item redrives.';
 COMMENT ON COLUMN payment_outbox_identities.traceparent IS
@@ -124,6 +131,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_pending (
   trace_context text,
   is_message boolean NOT NULL DEFAULT false,
   stream_position bigint,
+  outcome_topic text,
   CONSTRAINT ux_pending_participant_sequence UNIQUE (participant_id, sequence_id),
   CONSTRAINT payment_outbox_pending_one_per_key UNIQUE (instruction_id, idempotency_key),
   CONSTRAINT payment_outbox_pending_payload_is_object CHECK (jsonb_typeof(payload) = 'object'),
@@ -164,6 +172,7 @@ COMMENT ON COLUMN payment_outbox_pending.late_outcome IS
 COMMENT ON COLUMN payment_outbox_pending.is_message IS 'Copy of the identity''s is_message, for the claim.';
 COMMENT ON COLUMN payment_outbox_pending.stream_position IS
   'Copy of the identity''s stream_position; null means sequence_id.';
+COMMENT ON COLUMN payment_outbox_pending.outcome_topic IS 'Copy of the identity''s outcome_topic, for the completion.';
 COMMENT ON COLUMN payment_outbox_pending.blocked IS
   'Whether the item waits for an earlier ordered item or for the end of a pause.';
 COMMENT ON COLUMN payment_outbox_pending.block_unverified IS
@@ -200,7 +209,7 @@ CREATE TABLE IF NOT EXISTS payment_outbox_attempts (
   CONSTRAINT payment_outbox_attempts_latency_not_negative CHECK (latency_ms >= 0),
   CONSTRAINT payment_outbox_attempts_dispatching_is_not_stored CHECK (state <> 'DISPATCHING'),
   CONSTRAINT payment_outbox_attempts_known_action CHECK (action IN ('sent', 'inquired', 'not_sent', 'decided',
-    'expired')),
+    'expired', 'cancelled')),
   CONSTRAINT payment_outbox_attempts_terminal_is_known CHECK (NOT outcome_unknown OR state IN ('RETRYABLE',
     'ZOMBIE_REQUEUE'))
 )
@@ -212,7 +221,8 @@ COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS
   'Time at which the item was claimed for this attempt; null for an operator''s decision.';
 COMMENT ON COLUMN payment_outbox_attempts.action IS
   'Action of this attempt: sent = the rail was called; inquired = the rail was only asked about an earlier call; '
-  'not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired.';
+  'not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired; '
+  'cancelled = the application or an operator cancelled the payment before any call.';
 COMMENT ON COLUMN payment_outbox_attempts.outcome_unknown IS
   'True if the rail may have paid and the outcome was unknown after this attempt.';
 COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS
@@ -238,7 +248,8 @@ CREATE TABLE IF NOT EXISTS payment_outbox_events (
     'PAUSED', 'RESUMED', 'POLICY_SET',
     'ENQUEUED', 'LEASE_CLAIMED', 'LEASE_RELEASED', 'LEASE_RENEWED', 'LEASE_EXPIRED_REPAIRED',
     'ATTEMPT_COMPLETED', 'RESCHEDULED', 'UNBLOCKED', 'DISPATCH_BEGUN', 'CONTRADICTION_REVIEWED',
-    'BLOCKED', 'MARKED_UNKNOWN', 'FULL_TRAIL_SET'))
+    'BLOCKED', 'MARKED_UNKNOWN', 'FULL_TRAIL_SET', 'RETURN_RECORDED', 'LIMIT_PROPOSED', 'LIMIT_SET',
+    'LIMIT_WITHDRAWN'))
 );
 COMMENT ON TABLE payment_outbox_events IS
   'Ledger events: late outcomes, holds, decisions, pauses; with full_trail also every change of a pending row.';
@@ -536,6 +547,11 @@ CREATE INDEX IF NOT EXISTS ix_identities_redrive_of
   ON payment_outbox_identities (redrive_of) WHERE redrive_of IS NOT NULL;
 COMMENT ON INDEX ix_identities_redrive_of IS
   'Redrive, timelines and the list of FAILED items: the redrives of an item. One entry per redrive.';
+
+CREATE INDEX IF NOT EXISTS ix_identities_replaces
+  ON payment_outbox_identities (replaces) WHERE replaces IS NOT NULL;
+COMMENT ON INDEX ix_identities_replaces IS
+  'Enqueue, redrive and timelines: the payment that replaces an item. One entry per replacement.';
 
 -- recorded_xid grows, so inserts append to the end of these indexes. Rows of one transaction share an entry.
 CREATE INDEX IF NOT EXISTS ix_identities_recorded ON payment_outbox_identities (recorded_xid);

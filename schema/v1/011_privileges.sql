@@ -30,10 +30,11 @@ ALTER DEFAULT PRIVILEGES REVOKE USAGE ON TYPES FROM PUBLIC;
 -- symphony_ingest: applications. They enqueue payments, messages and timers in their own transaction. They cannot read
 -- the queue or take a sequence number.
 GRANT EXECUTE ON FUNCTION
-  enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean, text),
+  enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean, text, text, uuid),
   enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean,
-  text),
-  enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text),
+  text, text[], uuid[]),
+  enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text,
+  text[], uuid[]),
   enqueue_inbox_message(text, text, text, jsonb, timestamptz),
   enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamptz[]),
   schedule_timer(text, jsonb, timestamptz, text, text, uuid),
@@ -66,7 +67,7 @@ GRANT EXECUTE ON FUNCTION
   text[], boolean, text[]),
   record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer),
   repair_expired_leases(integer, text, boolean),
-  outbox_backoff(integer, uuid),
+  outbox_backoff(integer, uuid, integer),
   next_outbox_event(text[], boolean),
   heartbeat_outbox_worker(text, jsonb),
   declare_outbox_rail(text, boolean, jsonb, text, boolean),
@@ -125,7 +126,7 @@ GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count,
   next_attempt_at, created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak,
   late_outcome, hold_reason, held_by, held_at, ordered, blocked, block_unverified, trace_context,
-  is_message, stream_position
+  is_message, stream_position, outcome_topic
 ) ON payment_outbox_pending TO symphony_control, symphony_auditor;
 GRANT SELECT (
   source, message_id, topic, payload, content_hash, state, sightings, attempt_count, attempts_max, due_at,
@@ -205,7 +206,8 @@ GRANT SELECT (
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_count, next_attempt_at,
   created_at, claimed_by, lease_expires_at, claimed_at, dispatch_mark, outcome_unknown, expiry_streak, hold_reason,
-  held_by, held_at, ordered, blocked, trace_context, is_message, stream_position
+  held_by, held_at, ordered, blocked, trace_context, is_message, stream_position,
+  outcome_topic
 ) ON payment_outbox_pending TO symphony_readonly;
 GRANT SELECT (
   source, message_id, topic, content_hash, state, sightings, attempt_count, attempts_max, due_at, first_seen_at,

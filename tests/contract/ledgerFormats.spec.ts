@@ -177,8 +177,8 @@ describe('the format comparison', () => {
       ['attempt: place 16 is latency_ms, expected error_message'],
     ],
     'the last column left out': [
-      () => withText('entries', /,\s*i\.stream_position\)/, ')'),
-      ['identity: place 13 is missing, expected stream_position'],
+      () => withText('entries', /,\s*i\.replaces\)/, ')'),
+      ['identity: place 15 is missing, expected replaces'],
     ],
     'two columns in another order': [
       () => withText('entries', 'e.event_id, e.outbox_id,', 'e.outbox_id, e.event_id,'),

@@ -28,8 +28,8 @@ const FORMAT = FORMATS.get(1)!
 
 /** A second copy of the block hashes. A regenerated export fails on it. */
 const HASHES = [
-  '40b62ccfa68995741850a1c8277995a4141ec642bda845cae31d4a9e2203bdf4',
-  '52ac246d47787a8b50b0971878a4a47dc998fc19af57d10b1b240e39750eed87',
+  '40b71bc19e59f7ba5de81ce9b942ab862d126b4b6639ff069917f0b45200c6c4',
+  '7146738cfff2f11891ecc0e37f8a4e48ff1ef51f1e7fa63fa81ee24c6d00c597',
 ]
 
 const rows: LedgerRow[] = []
@@ -92,6 +92,8 @@ describe('the golden ledger of format 1', () => {
       is_message: 'true',
       key_scope: 'key_1',
       stream_position: '9223372036854775807',
+      outcome_topic: 'thème 💶',
+      replaces: '00000000-0000-7000-8000-000000000001',
     })
     expect(fields('00000000-0000-7000-8000-000000000003')).toMatchObject({ instruction_id: '', redrive_of: null })
     expect(fields('00000000-0000-7000-8000-000000000011')).toMatchObject({

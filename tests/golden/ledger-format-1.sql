@@ -2,15 +2,17 @@
 -- the export beside this file. Neither the rows nor the export may change.
 
 INSERT INTO payment_outbox_identities (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered,
-  redrive_of, content_hash, created_at, traceparent, is_message, key_scope, stream_position, recorded_xid)
+  redrive_of, content_hash, created_at, traceparent, is_message, key_scope, stream_position, outcome_topic,
+  replaces, recorded_xid)
 VALUES
   ('00000000-0000-7000-8000-000000000001', 'instruction-1', 'key-1', 'participant-1', 1, 'sepa', false,
-    NULL, '\x00', '2026-02-03 04:05:06.789123+00', NULL, false, NULL, NULL, 1000),
+    NULL, '\x00', '2026-02-03 04:05:06.789123+00', NULL, false, NULL, NULL, 'orders', NULL, 1000),
   ('ffffffff-ffff-7fff-bfff-ffffffffffff', U&'Überweisung \+01F4B6', U&'k\00e9y "2" \\ \2028', U&'\0928\092E', -9223372036854775808, 'sepa', true,
     '00000000-0000-7000-8000-000000000001', sha256('content'), '1969-12-31 23:59:59.999999+00',
-    '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', true, 'key_1', 9223372036854775807, 1000),
+    '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', true, 'key_1', 9223372036854775807,
+    U&'th\00e8me \+01F4B6', '00000000-0000-7000-8000-000000000001', 1000),
   ('00000000-0000-7000-8000-000000000003', '', '', '', 0, '', false,
-    NULL, '', '2000-01-01 00:00:00+00', NULL, false, '', 0, 4294967296);
+    NULL, '', '2000-01-01 00:00:00+00', NULL, false, '', 0, '', NULL, 4294967296);
 
 INSERT INTO payment_outbox_attempts (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type,
   payload, attempt_no, state, claimed_at, completed_at, rail_reference, rail_code, error_code, error_message, latency_ms, worker_id,

@@ -51,13 +51,13 @@ const ONE_BY_ONE = {
   enqueue_payment_outbox: {
     callers: ['ingest'],
     sound: buildInstruction,
-    optional: ['p_not_before', 'p_trace_context', 'p_key_scope'],
+    optional: ['p_not_before', 'p_trace_context', 'p_key_scope', 'p_outcome_topic', 'p_replaces'],
   },
   enqueue_payment_outbox_batch: {
     callers: ['ingest'],
     sound: buildBatch,
-    optional: ['p_not_before', 'p_ordered', 'p_trace_contexts', 'p_key_scope'],
-    optionalElements: ['p_not_before', 'p_trace_contexts'],
+    optional: ['p_not_before', 'p_ordered', 'p_trace_contexts', 'p_key_scope', 'p_outcome_topic', 'p_replaces'],
+    optionalElements: ['p_not_before', 'p_trace_contexts', 'p_outcome_topic', 'p_replaces'],
   },
   schedule_timer: {
     callers: ['ingest'],
@@ -158,7 +158,7 @@ const ONE_BY_ONE = {
     callers: ['executor'],
     volatility: 'immutable',
     forged: '1 rows',
-    sound: () => ({ p_attempt_no: '1', p_outbox_id: 'gen_random_uuid()' }),
+    sound: () => ({ p_attempt_no: '1', p_outbox_id: 'gen_random_uuid()', p_longest_seconds: '300' }),
   },
   next_outbox_event: {
     callers: ['executor'],
@@ -539,6 +539,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   require_utf8_session: 'stable',
   reserve_outbox_numbers: 'volatile',
   roll_up_outbox_tallies: 'volatile',
+  send_outcome_messages: 'volatile',
   server_identity: 'volatile',
   set_actor_gateway: 'volatile',
   settle_ordered_heads: 'volatile',
@@ -605,6 +606,8 @@ function buildInstruction(): Arguments {
     p_trace_context: A_TRACE_CONTEXT,
     p_key_scope: `'key:shop'`,
     p_is_message: 'false',
+    p_outcome_topic: `'orders'`,
+    p_replaces: 'NULL::uuid',
   }
 }
 
@@ -620,6 +623,8 @@ function buildBatch(): Arguments {
     p_trace_contexts: `ARRAY[${A_TRACE_CONTEXT}]`,
     p_key_scope: `'key:shop'`,
     p_is_message: 'false',
+    p_outcome_topic: `ARRAY['orders']`,
+    p_replaces: 'ARRAY[NULL::uuid]',
   }
 }
 

@@ -169,6 +169,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 a deployment', () => {
       'payment_outbox_events.ix_events_recorded',
       'payment_outbox_identities.ix_identities_recorded',
       'payment_outbox_identities.ix_identities_redrive_of',
+      'payment_outbox_identities.ix_identities_replaces',
       'payment_outbox_identities.payment_outbox_identities_one_instruction_per_scoped_key',
       'payment_outbox_pending.ix_pending_block_unverified',
       'payment_outbox_pending.ix_pending_claimable',

@@ -254,6 +254,7 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_instruction_id: ID,
   p_participant_id: ID,
   p_topic: ID,
+  p_outcome_topic: ID,
   p_job_name: ID,
   p_time_zone: ID,
   p_cron: text(256),
@@ -284,6 +285,7 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_latency_ms: integer(0, 2_147_483_647),
   p_retry_delay_seconds: integer(0, 2_592_000),
   p_attempt_no: integer(1, 2_147_483_647),
+  p_longest_seconds: integer(5, 86_400),
   p_reason: text(1000),
   p_hold_reason: text(1000),
   p_action: oneOf('sent', 'inquired'),
@@ -320,6 +322,7 @@ const WITHOUT_LIMITS = [
   'p_is_message',
   'p_epoch_id',
   'p_outbox_id',
+  'p_replaces',
   'p_lease_token',
   'p_lease_id',
   'p_proposal_id',
@@ -497,9 +500,14 @@ describe('batch functions', () => {
     ['p_not_before', `'infinity'`],
     ['p_not_before', `now() + interval '101 years'`],
     ['p_ordered', 'NULL'],
+    ['p_outcome_topic', `E'a\\tb'`],
   ])('name one invalid item among 1,000 by its ordinal: %s, %s (22023)', async (argument, bad) => {
     const batch = buildBatchOf(1000)
-    const good = { p_not_before: 'array_fill(now(), ARRAY[1000])', p_ordered: 'array_fill(true, ARRAY[1000])' }
+    const good = {
+      p_not_before: 'array_fill(now(), ARRAY[1000])',
+      p_ordered: 'array_fill(true, ARRAY[1000])',
+      p_outcome_topic: `array_fill('t'::text, ARRAY[1000])`,
+    }
     const list = { ...batch, ...good }[argument]
     const spoiled = `ARRAY(SELECT CASE WHEN n = 700 THEN ${bad} ELSE g END FROM unnest(${list}) WITH ORDINALITY AS t(g, n) ORDER BY n)`
     const error = await failureOf(call('enqueue_payment_outbox_batch', { ...batch, [argument]: spoiled }))
@@ -663,6 +671,8 @@ function buildBatchOf(count: number): Arguments {
     p_trace_contexts: 'NULL',
     p_key_scope: 'NULL',
     p_is_message: 'false',
+    p_outcome_topic: 'NULL',
+    p_replaces: 'NULL',
   }
 }
 

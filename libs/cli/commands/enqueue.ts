@@ -43,6 +43,8 @@ export function registerEnqueue(program: Command, cli: Cli): void {
     .option('--key <key>', 'idempotency key (default: the instruction id)')
     .option('--not-before <time>', 'earliest time of dispatch, such as 2026-01-31T12:00:00Z')
     .option('--ordered', 'dispatch in sequence with the other ordered payments of the participant')
+    .option('--outcome-topic <topic>', 'topic that receives the outcomes of the payment as messages')
+    .option('--replaces <id>', 'outbox id of the returned or failed payment that this payment replaces')
     .addOption(jsonOption())
     .addHelpText('after', HELP)
     .action((flags: GivenFlags) => run(flags, cli))
@@ -50,7 +52,8 @@ export function registerEnqueue(program: Command, cli: Cli): void {
 
 const HELP = `
 A line of a file: {"instructionId":"INV-1","participantId":"ACME","railType":"sepa","payload":{"amount":"12.50",
-"currency":"EUR","destination":"DE89370400440532013000"}}, and optionally idempotencyKey, notBefore, ordered.
+"currency":"EUR","destination":"DE89370400440532013000"}}, and optionally idempotencyKey, notBefore, ordered,
+outcomeTopic, replaces.
 With --rails, the rail validates each new payment before it is enqueued, and its field classes apply: forbidden fields
 are refused, encrypted fields need --vault-keys. An existing payment is not validated again: its record is returned.
 If no worker has served the rail within a day, the command prints a warning and enqueues the payment.
@@ -60,7 +63,17 @@ Examples:
     --payload '{"amount":"12.50","currency":"EUR","destination":"DE89370400440532013000"}'
   symphony enqueue --file payments.ndjson`
 
-const ONE = ['instruction', 'participant', 'rail', 'payload', 'key', 'notBefore', 'ordered'] as const
+const ONE = [
+  'instruction',
+  'participant',
+  'rail',
+  'payload',
+  'key',
+  'notBefore',
+  'ordered',
+  'outcomeTopic',
+  'replaces',
+] as const
 
 async function run(flags: GivenFlags, cli: Cli): Promise<void> {
   const { file } = flags
@@ -113,7 +126,7 @@ function noteEach(warnings: readonly EnqueueWarning[], { terminal }: Cli): void 
 }
 
 function instructionOf(flags: GivenFlags): OutboxInstruction {
-  const { instruction, participant, rail, payload, key, notBefore, ordered } = flags
+  const { instruction, participant, rail, payload, key, notBefore, ordered, outcomeTopic, replaces } = flags
   if (typeof payload !== 'string') {
     throw new InvalidArgumentError('--payload', 'expected a JSON object, or --file with many instructions')
   }
@@ -125,6 +138,8 @@ function instructionOf(flags: GivenFlags): OutboxInstruction {
     ...(typeof key === 'string' ? { idempotencyKey: key } : {}),
     ...(typeof notBefore === 'string' ? { notBefore } : {}),
     ...(ordered === true ? { ordered } : {}),
+    ...(typeof outcomeTopic === 'string' ? { outcomeTopic } : {}),
+    ...(typeof replaces === 'string' ? { replaces } : {}),
   })
 }
 

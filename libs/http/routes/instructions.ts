@@ -180,7 +180,16 @@ function acceptedOf({ instructionId }: OutboxInstruction, item: EnqueuedItem): A
  */
 function toInstruction(body: Instruction, { idempotencyKey, place = '', trace }: Origin): OutboxInstruction {
   // Named fields: a rest pattern is slow on objects from the JSON parser.
-  const { instructionId = idempotencyKey, participantId, railType, payload, notBefore, ordered } = body
+  const {
+    instructionId = idempotencyKey,
+    participantId,
+    railType,
+    payload,
+    notBefore,
+    ordered,
+    outcomeTopic,
+    replaces,
+  } = body
   if (instructionId === undefined) {
     throw new InvalidArgumentError(`${place}instructionId`, 'missing; expected instructionId or idempotencyKey')
   }
@@ -192,6 +201,8 @@ function toInstruction(body: Instruction, { idempotencyKey, place = '', trace }:
     payload,
     ...(notBefore === undefined ? {} : { notBefore: parseTime(`${place}notBefore`, notBefore) }),
     ...(ordered === undefined ? {} : { ordered }),
+    ...(outcomeTopic === undefined ? {} : { outcomeTopic }),
+    ...(replaces === undefined ? {} : { replaces }),
     ...trace,
   }
 }

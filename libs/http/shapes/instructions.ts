@@ -14,6 +14,11 @@ const instructionFields = {
       description: 'dispatched one at a time, in sequence with the participant’s other ordered payments',
     }),
   ),
+  outcomeTopic: Type.Optional({ ...Id, description: 'topic that receives the outcomes of the payment as messages' }),
+  replaces: Type.Optional({
+    ...Uuid,
+    description: 'outbox id of the returned or failed payment that this payment replaces',
+  }),
 }
 
 /** Body of POST /v1/instructions. Its key is in the header Idempotency-Key. */

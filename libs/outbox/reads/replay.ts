@@ -41,6 +41,7 @@ export const PENDING_COLUMNS: Readonly<Record<PendingColumn, string>> = {
   trace_context: 'p.trace_context',
   is_message: 'p.is_message',
   stream_position: 'p.stream_position::text',
+  outcome_topic: 'p.outcome_topic',
 }
 
 /**
@@ -61,6 +62,7 @@ const IDENTITY: Readonly<Record<keyof PendingIdentity, string>> = {
   ordered: 'i.ordered',
   is_message: 'i.is_message',
   stream_position: 'i.stream_position::text',
+  outcome_topic: 'i.outcome_topic',
 }
 
 /** Period of an item that its events do not cover. */

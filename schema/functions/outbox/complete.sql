@@ -6,6 +6,7 @@
 --   * DISPATCHED and FAILED are terminal; a unique index refuses a second terminal attempt;
 --   * the 20th RETRYABLE makes the item FAILED, or held if its outcome is unknown;
 --   * an item of unknown outcome is held instead of FAILED, whichever counter, rail code or check would fail it;
+--   * an outcome message is held at the ceiling and never FAILED by it; its backoff grows to six hours;
 --   * an operator's RETRY, or a late success that was still unused when the lease expired, allows one attempt beyond
 --     the ceiling; if that attempt is not terminal, the item is held again;
 --   * a completion resets expiry_streak, unless it only inquired and the outcome is still unknown: then the call that
@@ -17,9 +18,10 @@ RETURN 20;
 COMMENT ON FUNCTION outbox_attempt_ceiling() IS
   'Returns the number of recorded attempts after which an item is FAILED or held.';
 
--- 5 s, 10 s, 20 s … at most 300 s, each shortened by up to a fifth by a hash of the id. Items that failed together
--- are retried at different times, and the same item always gets the same delay.
-CREATE OR REPLACE FUNCTION outbox_backoff(p_attempt_no integer, p_outbox_id uuid) RETURNS interval
+-- 5 s, 10 s, 20 s … at most p_longest_seconds, each shortened by up to a fifth by a hash of the id. Items that failed
+-- together are retried at different times, and the same item always gets the same delay.
+CREATE OR REPLACE FUNCTION outbox_backoff(p_attempt_no integer, p_outbox_id uuid, p_longest_seconds integer DEFAULT 300)
+RETURNS interval
 LANGUAGE plpgsql IMMUTABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -31,13 +33,16 @@ BEGIN
   IF p_outbox_id IS NULL THEN
     PERFORM refuse_argument('p_outbox_id', 'an id');
   END IF;
+  IF p_longest_seconds IS NULL OR p_longest_seconds NOT BETWEEN 5 AND 86400 THEN
+    PERFORM refuse_argument('p_longest_seconds', '5 to 86400');
+  END IF;
   v_hash := sha256(uuid_send(p_outbox_id));
-  RETURN make_interval(secs => LEAST(5 * 2 ^ LEAST(p_attempt_no - 1, 16), 300)
+  RETURN make_interval(secs => LEAST(5 * 2 ^ LEAST(p_attempt_no - 1, 16), p_longest_seconds)
     * (1 - 0.2 * (get_byte(v_hash, 0) * 256 + get_byte(v_hash, 1)) / 65536.0));
 END
 $$;
-COMMENT ON FUNCTION outbox_backoff(integer, uuid) IS
-  'Returns the delay after attempt n: exponential, at most 300 s, spread by a hash of the id.';
+COMMENT ON FUNCTION outbox_backoff(integer, uuid, integer) IS
+  'Returns the delay after attempt n: exponential, at most p_longest_seconds, spread by a hash of the id.';
 
 -- Two successes under two rail references may be two payments. The second one, recorded by a worker or by operators,
 -- opens a contradiction.
@@ -82,6 +87,7 @@ DECLARE
   v_contradicted uuid[];
   v_contradictions jsonb[];
   v_contradicted_by uuid[];
+  v_reported uuid[];
 BEGIN
   -- 1. Check the arguments.
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
@@ -99,11 +105,11 @@ BEGIN
   -- 2. Record a batch of successes by the fast path.
   IF 'DISPATCHED' = ALL (p_states) THEN
     SELECT e.recorded, e.outbox_ids, e.attempt_ids, e.attempt_nos, e.heads, e.contradicted, e.contradictions,
-      e.contradicted_by,
+      e.contradicted_by, e.reported,
       array_fill('DISPATCHED'::text, ARRAY[cardinality(e.recorded)]), array_fill(false, ARRAY[cardinality(e.recorded)]),
         false
     INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_heads, v_contradicted, v_contradictions,
-      v_contradicted_by,
+      v_contradicted_by, v_reported,
       v_states, v_helds, v_newly_held
     FROM complete_dispatched_outbox_items(p_outbox_ids, p_lease_tokens, p_worker_id, p_rail_references, p_rail_codes,
       p_error_codes, p_error_messages, p_latencies_ms, p_actions) e;
@@ -119,13 +125,15 @@ BEGIN
           WHEN w.wanted = 'DISPATCHED' THEN 'DISPATCHED'
           WHEN w.unknown THEN 'RETRYABLE'
           WHEN w.wanted = 'FAILED' THEN 'FAILED'
-          WHEN w.asked_hold_reason IS NULL AND w.attempt_no = outbox_attempt_ceiling() THEN 'FAILED'
+          WHEN w.asked_hold_reason IS NULL AND w.attempt_no = outbox_attempt_ceiling() AND NOT w.reports_outcome
+            THEN 'FAILED'
           ELSE 'RETRYABLE'
         END::outbox_attempt_state AS effective,
         CASE
           WHEN w.wanted = 'DISPATCHED' OR (w.wanted = 'FAILED' AND NOT w.unknown) THEN NULL
           WHEN w.wanted = 'FAILED' THEN COALESCE(w.asked_hold_reason, 'FAILED_WHILE_OUTCOME_UNKNOWN')
           WHEN w.asked_hold_reason IS NOT NULL THEN w.asked_hold_reason
+          WHEN w.reports_outcome AND w.attempt_no >= outbox_attempt_ceiling() THEN 'OUTCOME_NOT_DELIVERED'
           WHEN w.attempt_no > outbox_attempt_ceiling() THEN 'RETRY_CEILING'
           WHEN w.unknown AND w.attempt_no = outbox_attempt_ceiling() THEN 'RETRY_CEILING'
           WHEN w.unknown AND w.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
@@ -134,7 +142,7 @@ BEGIN
         SELECT g.ordinal::integer, g.place, p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id,
           p.idempotency_key,
           p.rail_type, p.payload, p.claimed_at, p.lease_token, p.dispatch_mark, p.late_outcome, p.hold_reason,
-          p.ordered,
+          p.ordered, p.outcome_topic, p.is_message, p.is_message AND p.outcome_topic IS NOT NULL AS reports_outcome,
           g.wanted, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms, g.retry_delay_seconds,
           g.asked_hold_reason, COALESCE(g.action, 'sent') AS action, uuid_v7() AS attempt_id, COALESCE(last.attempt_no,
           0) + 1 AS attempt_no,
@@ -175,7 +183,8 @@ BEGIN
         outcome_unknown = j.unknown,
         attempt_count = GREATEST(p.attempt_count, LEAST(j.attempt_no, outbox_attempt_ceiling())),
         next_attempt_at = v_now + COALESCE(
-          make_interval(secs => j.retry_delay_seconds), outbox_backoff(j.attempt_no, j.outbox_id)),
+          make_interval(secs => j.retry_delay_seconds), outbox_backoff(j.attempt_no, j.outbox_id,
+          CASE WHEN j.reports_outcome THEN 21600 ELSE 300 END)),
         hold_reason = COALESCE(p.hold_reason, j.new_hold_reason),
         held_by = COALESCE(p.held_by, CASE WHEN j.new_hold_reason IS NOT NULL THEN p_worker_id END),
         held_at = COALESCE(p.held_at, CASE WHEN j.new_hold_reason IS NOT NULL THEN v_now END)
@@ -196,9 +205,11 @@ BEGIN
       array_agg(j.attempt_id) FILTER (WHERE j.ordered AND j.effective <> 'RETRYABLE'),
       array_agg(j.outbox_id) FILTER (WHERE j.contradiction IS NOT NULL),
       array_agg(j.contradiction) FILTER (WHERE j.contradiction IS NOT NULL),
-      array_agg(j.attempt_id) FILTER (WHERE j.contradiction IS NOT NULL)
+      array_agg(j.attempt_id) FILTER (WHERE j.contradiction IS NOT NULL),
+      array_agg(j.attempt_id) FILTER (WHERE j.outcome_topic IS NOT NULL AND NOT j.is_message
+        AND j.effective <> 'RETRYABLE')
     INTO v_recorded, v_outbox_ids, v_attempt_ids, v_attempt_nos, v_states, v_helds, v_newly_held, v_heads,
-      v_contradicted, v_contradictions, v_contradicted_by
+      v_contradicted, v_contradictions, v_contradicted_by, v_reported
     FROM (
       SELECT j.*, j.new_hold_reason IS NOT NULL OR (j.effective = 'RETRYABLE' AND j.hold_reason IS NOT NULL) AS held,
         CASE WHEN j.effective = 'DISPATCHED' THEN contradicting_late_success(j.late_outcome,
@@ -216,7 +227,10 @@ BEGIN
     END IF;
   END IF;
 
-  -- 6. Advance ordered streams, and write events.
+  -- 6. Send outcome messages, advance ordered streams, and write events.
+  IF v_reported IS NOT NULL THEN
+    PERFORM send_outcome_messages(NULL, NULL, v_reported, NULL);
+  END IF;
   IF v_heads IS NOT NULL THEN
     PERFORM settle_ordered_heads(v_heads);
   END IF;
@@ -435,7 +449,7 @@ CREATE OR REPLACE FUNCTION complete_dispatched_outbox_items(
   p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_actions text[]
 ) RETURNS TABLE (
   recorded integer[], outbox_ids uuid[], attempt_ids uuid[], attempt_nos integer[], heads uuid[],
-  contradicted uuid[], contradictions jsonb[], contradicted_by uuid[]
+  contradicted uuid[], contradictions jsonb[], contradicted_by uuid[], reported uuid[]
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -450,7 +464,7 @@ BEGIN
     DELETE FROM payment_outbox_pending p
     WHERE p.outbox_id = ANY (p_outbox_ids) AND p.claimed_by = p_worker_id AND p.lease_expires_at > v_now
     RETURNING p.outbox_id, p.instruction_id, p.participant_id, p.sequence_id, p.idempotency_key, p.rail_type, p.payload,
-      p.claimed_at, p.lease_token, p.lease_expires_at, p.late_outcome, p.ordered
+      p.claimed_at, p.lease_token, p.lease_expires_at, p.late_outcome, p.ordered, p.outcome_topic, p.is_message
   ), judged AS MATERIALIZED (
     SELECT g.ordinal::integer, e.*, g.rail_reference, g.rail_code, g.error_code, g.error_message, g.latency_ms,
       COALESCE(g.action, 'sent') AS action, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
@@ -485,9 +499,10 @@ BEGIN
     array_agg(j.outbox_id) FILTER (WHERE j.contradiction IS NOT NULL),
     array_agg(j.contradiction) FILTER (WHERE j.contradiction IS NOT NULL),
     array_agg(j.attempt_id) FILTER (WHERE j.contradiction IS NOT NULL),
+    array_agg(j.attempt_id) FILTER (WHERE j.outcome_topic IS NOT NULL AND NOT j.is_message),
     (SELECT count(*) FROM ended), min(j.lease_expires_at)
   INTO recorded, outbox_ids, attempt_ids, attempt_nos, heads, contradicted, contradictions, contradicted_by,
-    v_deleted, v_soonest_expiry
+    reported, v_deleted, v_soonest_expiry
   FROM judged j;
   -- Compares with the clock again, because a lease may have expired while the DELETE waited for locks.
   IF v_deleted <> COALESCE(cardinality(recorded), 0) OR v_soonest_expiry <= clock_timestamp() THEN

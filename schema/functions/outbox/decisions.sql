@@ -345,6 +345,7 @@ BEGIN
     PERFORM record_outbox_contradictions(p_actor, ARRAY[p_outbox_id], ARRAY[v_contradiction], ARRAY[v_attempt_id]);
   END IF;
   IF v_attempt_id IS NOT NULL THEN
+    PERFORM send_outcome_messages(NULL, NULL, ARRAY[v_attempt_id], NULL);
     DELETE FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id;
     IF v_ordered THEN
       PERFORM settle_ordered_heads(ARRAY[v_attempt_id]);

@@ -45,7 +45,8 @@ COMMENT ON FUNCTION require_key_scope(text) IS
 CREATE OR REPLACE FUNCTION enqueue_payment_outbox_batch(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[] DEFAULT NULL, p_ordered boolean[] DEFAULT NULL,
-  p_trace_contexts text[] DEFAULT NULL, p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL
+  p_trace_contexts text[] DEFAULT NULL, p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL,
+  p_outcome_topic text[] DEFAULT NULL, p_replaces uuid[] DEFAULT NULL
 ) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text,
   created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -57,22 +58,23 @@ BEGIN
   END IF;
   PERFORM check_outbox_items(
     p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered,
-    p_trace_contexts, p_is_message);
+    p_trace_contexts, p_is_message, p_outcome_topic, p_replaces);
   RETURN QUERY
   SELECT * FROM admit_outbox_items(
     p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, NULL,
-    p_trace_contexts, p_is_message, p_key_scope, NULL);
+    p_trace_contexts, p_is_message, p_key_scope, NULL, p_outcome_topic, p_replaces);
 END
 $$;
 COMMENT ON FUNCTION enqueue_payment_outbox_batch(
-  text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text) IS
+  text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text, text[], uuid[]) IS
   'Enqueues up to 1000 payments or messages in one call; returns rows in the order given. Within p_key_scope a key may '
-  'be used for one instruction only (P7014).';
+  'be used for one instruction only (P7014). The topic p_outcome_topic receives the outcomes of the payment.';
 
 CREATE OR REPLACE FUNCTION enqueue_payment_outbox(
   p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb,
   p_not_before timestamptz DEFAULT NULL, p_ordered boolean DEFAULT false, p_trace_context text DEFAULT NULL,
-  p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL
+  p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL, p_outcome_topic text DEFAULT NULL,
+  p_replaces uuid DEFAULT NULL
 ) RETURNS TABLE (outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -83,22 +85,26 @@ BEGIN
   END IF;
   PERFORM check_outbox_items(
     ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
-    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], ARRAY[p_trace_context], p_is_message);
+    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], ARRAY[p_trace_context], p_is_message,
+    CASE WHEN p_outcome_topic IS NOT NULL THEN ARRAY[p_outcome_topic] END,
+    CASE WHEN p_replaces IS NOT NULL THEN ARRAY[p_replaces] END);
   RETURN QUERY
   SELECT e.outbox_id, e.sequence_id, e.created_at, e.state, e.created
   FROM admit_outbox_items(
     ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
     ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], NULL, ARRAY[p_trace_context], p_is_message,
-    p_key_scope, NULL) e;
+    p_key_scope, NULL, ARRAY[p_outcome_topic], ARRAY[p_replaces]) e;
 END
 $$;
-COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamptz, boolean, text, boolean, text) IS
+COMMENT ON FUNCTION enqueue_payment_outbox(
+  text, text, text, text, jsonb, timestamptz, boolean, text, boolean, text, text, uuid) IS
   'Enqueues one payment or message: a batch of one. A repeat with the same key and content returns the first item, '
   'also when it is terminal.';
 
 CREATE OR REPLACE FUNCTION check_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
-  p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_trace_contexts text[], p_is_message boolean
+  p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_trace_contexts text[], p_is_message boolean,
+  p_outcome_topic text[], p_replaces uuid[]
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -127,12 +133,25 @@ BEGIN
     WHEN p_ordered IS NOT NULL AND array_dims(p_ordered) IS DISTINCT FROM v_list THEN 'p_ordered'
     -- Only the length of this list is checked: invalid trace contexts become null.
     WHEN p_trace_contexts IS NOT NULL AND array_dims(p_trace_contexts) IS DISTINCT FROM v_list THEN 'p_trace_contexts'
+    WHEN p_outcome_topic IS NOT NULL AND array_dims(p_outcome_topic) IS DISTINCT FROM v_list THEN 'p_outcome_topic'
+    WHEN p_replaces IS NOT NULL AND array_dims(p_replaces) IS DISTINCT FROM v_list THEN 'p_replaces'
   END;
   IF v_misshapen IS NOT NULL THEN
     PERFORM refuse_argument(v_misshapen, 'a plain list, as long as p_instruction_ids');
   END IF;
   IF p_is_message IS NULL THEN
     PERFORM refuse_argument('p_is_message', 'true or false');
+  END IF;
+  IF p_is_message AND num_nonnulls(VARIADIC p_outcome_topic) > 0 THEN
+    PERFORM refuse_argument('p_outcome_topic', 'null for a message: only payments have outcomes');
+  END IF;
+  IF p_is_message AND num_nonnulls(VARIADIC p_replaces) > 0 THEN
+    PERFORM refuse_argument('p_replaces', 'null for a message: only a payment replaces a payment');
+  END IF;
+  SELECT g.ordinal INTO v_bad FROM unnest(p_outcome_topic) WITH ORDINALITY AS g(topic, ordinal)
+  WHERE NOT is_id(g.topic) ORDER BY g.ordinal LIMIT 1;
+  IF v_bad.ordinal IS NOT NULL THEN
+    PERFORM refuse_argument(format('p_outcome_topic of item %s', v_bad.ordinal), v_id_expected);
   END IF;
   -- 2. Check the whole batch at once, because starting a regular expression costs more than a longer text. The joined
   -- text shows every illegal character, and no number spans two objects.
@@ -197,7 +216,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[],
-  boolean) IS
+  boolean, text[], uuid[]) IS
   'Internal: raises 22023 for the first invalid item.';
 
 -- An item is new if its instruction and key have no identity and occur in no earlier item of the call. A new item must
@@ -369,7 +388,7 @@ COMMENT ON FUNCTION report_outbox_items(text[], text[], text[], text[], jsonb[],
 CREATE OR REPLACE FUNCTION admit_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[],
-  p_is_message boolean, p_key_scope text, p_stream_position bigint
+  p_is_message boolean, p_key_scope text, p_stream_position bigint, p_outcome_topic text[], p_replaces uuid[]
 ) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text,
   created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -456,6 +475,7 @@ BEGIN
             COALESCE(p_ordered[n], false) AS ordered, trace_context_or_null(p_trace_contexts[n]) AS trace_context,
             v_next_numbers[v_stream_nos[n]] - v_shares[v_stream_nos[n]] + v_places[n] - 1 AS sequence_id,
             v_follow_ordered[n] AS follows_ordered, v_has_ordered[v_stream_nos[n]] AS has_ordered,
+            p_outcome_topic[n] AS outcome_topic, p_replaces[n] AS replaces,
             -- Times are one microsecond apart, so that claims follow the order of the call.
             v_outbox_ids[n] AS outbox_id, v_now + n * interval '1 microsecond' AS created_at
           FROM generate_series(1, v_count) AS n
@@ -469,19 +489,20 @@ BEGIN
       ), queued AS (
         INSERT INTO payment_outbox_pending
           (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
-            created_at, ordered, blocked, block_unverified, trace_context, is_message, stream_position)
+            created_at, ordered, blocked, block_unverified, trace_context, is_message, stream_position,
+            outcome_topic)
         SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type,
           f.payload,
           f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.trace_context,
-          p_is_message, p_stream_position
+          p_is_message, p_stream_position, f.outcome_topic
         FROM fresh f
       )
       INSERT INTO payment_outbox_identities
         (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, ordered, redrive_of,
-          content_hash, created_at, traceparent, is_message, key_scope, stream_position)
+          content_hash, created_at, traceparent, is_message, key_scope, stream_position, outcome_topic, replaces)
       SELECT f.outbox_id, f.instruction_id, f.idempotency_key, f.participant_id, f.sequence_id, f.rail_type, f.ordered,
         p_redrive_of, f.content_hash, f.created_at, left(f.trace_context, 55),
-        p_is_message, p_key_scope, p_stream_position
+        p_is_message, p_key_scope, p_stream_position, f.outcome_topic, f.replaces
       FROM fresh f;
       EXIT;
     EXCEPTION WHEN unique_violation THEN
@@ -523,7 +544,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION admit_outbox_items(
-  text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[], boolean, text, bigint) IS
+  text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[], boolean, text, bigint, text[],
+  uuid[]) IS
   'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- Wakes idle workers. The notification only shortens the wait: polling finds due work.

@@ -15,13 +15,23 @@ RETURN sha256(convert_to(concat(
 COMMENT ON FUNCTION outbox_content_hash(text, text, text) IS
   'Returns the SHA-256 of the content that an idempotency key stands for: participant, rail and payload.';
 
--- Appends one event per item. The caller holds the lock that orders the item's events (lock_outbox_item).
+-- Appends one event per item. The caller holds the lock that orders the item's events (lock_outbox_item). Holds, their
+-- ends and returns are outcomes that the application learns, so this function also sends the messages about them.
 CREATE OR REPLACE FUNCTION append_outbox_events(
   p_event_type text, p_actor text, p_outbox_ids uuid[], p_details jsonb[], p_attempt_ids uuid[] DEFAULT NULL
 ) RETURNS SETOF uuid
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: lookup
+#variable_conflict use_column
+DECLARE
+  v_outcome CONSTANT text := CASE
+    WHEN p_event_type = 'HOLD_PLACED' THEN 'HELD'
+    WHEN p_event_type = 'HOLD_RESOLVED' AND p_details[1] ->> 'decision' = 'RETRY' THEN 'RELEASED'
+    WHEN p_event_type = 'RETURN_RECORDED' THEN 'RETURNED'
+  END;
+BEGIN
+  RETURN QUERY
   INSERT INTO payment_outbox_events
     (event_id, outbox_id, event_no, event_type, attempt_id, actor, detail, created_at)
   SELECT uuid_v7(), given.outbox_id, COALESCE(last.event_no, 0) + 1, p_event_type, given.attempt_id, p_actor,
@@ -31,10 +41,14 @@ AS $$
     SELECT v.event_no FROM payment_outbox_events v
     WHERE v.outbox_id = given.outbox_id ORDER BY v.event_no DESC LIMIT 1
   ) last ON true
-  RETURNING event_id
+  RETURNING event_id;
+  IF v_outcome IS NOT NULL AND p_outbox_ids IS NOT NULL THEN
+    PERFORM send_outcome_messages(p_outbox_ids, v_outcome, p_attempt_ids, p_details);
+  END IF;
+END
 $$;
 COMMENT ON FUNCTION append_outbox_events(text, text, uuid[], jsonb[], uuid[]) IS
-  'Internal: appends one event per item and returns their ids.';
+  'Internal: appends one event per item and returns their ids. Sends outcome messages about holds and returns.';
 
 -- The row lock in outbox_pauses or participant_outbox_policies orders two writers of one scope. Without it, the unique
 -- event number would refuse the second.

@@ -5,7 +5,8 @@
 CREATE OR REPLACE FUNCTION enqueue_outbox_packed(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[] DEFAULT NULL, p_ordered boolean[] DEFAULT NULL,
-  p_trace_contexts text[] DEFAULT NULL, p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL
+  p_trace_contexts text[] DEFAULT NULL, p_is_message boolean DEFAULT false, p_key_scope text DEFAULT NULL,
+  p_outcome_topic text[] DEFAULT NULL, p_replaces uuid[] DEFAULT NULL
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -19,12 +20,12 @@ BEGIN
   INTO v_items
   FROM enqueue_payment_outbox_batch(
     p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered,
-    p_trace_contexts, p_is_message, p_key_scope) e;
+    p_trace_contexts, p_is_message, p_key_scope, p_outcome_topic, p_replaces) e;
   RETURN v_items;
 END
 $$;
 COMMENT ON FUNCTION enqueue_outbox_packed(
-  text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text) IS
+  text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text, text[], uuid[]) IS
   'Like enqueue_payment_outbox_batch. Returns one line per item, in order: outbox_id, sequence_id, created_at, state, '
   'created.';
 

@@ -170,7 +170,7 @@ BEGIN
   FROM admit_outbox_items(ARRAY[v_item.instruction_id], ARRAY[v_item.participant_id],
     ARRAY[outbox_base_key(v_item.idempotency_key) || '~redrive~' || v_number], ARRAY[v_item.rail_type],
     ARRAY[v_payload], NULL, ARRAY[v_item.ordered], p_outbox_id, ARRAY[v_item.traceparent], v_item.is_message,
-    NULL, p_position) e;
+    NULL, p_position, ARRAY[v_item.outcome_topic], NULL) e;
   -- A pause does not block a head that is locked. Blocks such an item here, so that the redrive is sent before it.
   IF p_position IS NOT NULL THEN
     WITH blocked AS (

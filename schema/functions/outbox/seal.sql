@@ -22,7 +22,7 @@ AS $$
     SELECT i.recorded_xid, 1::smallint AS kind, i.outbox_id AS id, sha256(record_send(ROW(i.outbox_id, i.instruction_id,
       i.idempotency_key,
       i.participant_id, i.sequence_id, i.rail_type, i.ordered, i.redrive_of, i.content_hash, i.created_at, i.is_message,
-      i.key_scope, i.stream_position))) AS hash
+      i.key_scope, i.stream_position, i.outcome_topic, i.replaces))) AS hash
     FROM (
       SELECT * FROM payment_outbox_identities i
       WHERE i.recorded_xid >= p_after_xid AND i.recorded_xid <= p_last_xid

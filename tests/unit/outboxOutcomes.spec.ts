@@ -1,0 +1,300 @@
+import { randomUUID } from 'node:crypto'
+import { describe, expect, test } from 'vitest'
+import type { JsonObject } from '../../libs/core/index.js'
+import {
+  beginOutboxDispatch,
+  completeOutboxAttempts,
+  enqueuePaymentOutbox,
+  holdLeasedOutboxItem,
+  placeOutboxHold,
+  recordLateOutcome,
+  resolveOutboxHold,
+  type ClaimedItem,
+  type OutboxInstruction,
+} from '../../libs/outbox/index.js'
+import { useTestDatabase } from '../support/database.js'
+import {
+  buildInstruction,
+  claim,
+  claimOnly,
+  complete,
+  enqueue,
+  enqueueAndClaim,
+  makeDueAndClaim,
+  pendingRow,
+  sequenceOf,
+  WORKER,
+} from '../support/outboxItems.js'
+import { approve, createPerson, enqueueFailed, enqueueHeld, enqueueUnknown, propose } from '../support/outboxPeople.js'
+import { failureOf } from '../support/race.js'
+
+const db = await useTestDatabase()
+const olga = await createPerson(db, 'olga')
+const pavel = await createPerson(db, 'pavel')
+const executor = db.as('symphony_executor')
+
+/** Outcome messages of a payment, in order, by the outbox id of its first item. */
+async function outcomes(firstId: string): Promise<JsonObject[]> {
+  const { rows } = await db.queryNoRole<{ payload: JsonObject }>(
+    `SELECT payload FROM payment_outbox_pending WHERE participant_id = $1 AND is_message ORDER BY sequence_id`,
+    [firstId],
+  )
+  return rows.map((row) => row.payload)
+}
+
+/** The outcome messages in short: `1 HELD`. */
+async function states(firstId: string): Promise<string[]> {
+  return (await outcomes(firstId)).map(({ outcomeNo, state }) => `${String(outcomeNo)} ${String(state)}`)
+}
+
+function withTopic(overrides: Partial<OutboxInstruction> = {}): Partial<OutboxInstruction> {
+  return { outcomeTopic: `orders-${randomUUID()}`, ...overrides }
+}
+
+/** Claims the only due item of the rail and records DISPATCHED. */
+async function pay(lease: ClaimedItem): Promise<void> {
+  await complete(db, lease, { state: 'DISPATCHED', railReference: 'reference-1' })
+}
+
+describe('an outcome message', () => {
+  test('has every field of the outcome, no payload, and commits with it', async () => {
+    const lease = await enqueueAndClaim(db, withTopic())
+    await pay(lease)
+    const [outcome] = await outcomes(lease.outboxId)
+    expect(outcome).toEqual({
+      instructionId: lease.instructionId,
+      idempotencyKey: lease.idempotencyKey,
+      outboxId: lease.outboxId,
+      redriveOf: null,
+      participantId: lease.participantId,
+      sequenceId: 1,
+      railType: lease.railType,
+      state: 'DISPATCHED',
+      railReference: 'reference-1',
+      errorCode: null,
+      holdReason: null,
+      attemptNo: 1,
+      occurredAt: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+      outcomeNo: 1,
+    })
+  })
+
+  test('is an ordered message of the first item’s stream, on the topic of the payment', async () => {
+    const { outcomeTopic, outboxId, railType } = await enqueue(db, withTopic())
+    await pay(await claimOnly(db, railType))
+    const message = await claimOnly(db, outcomeTopic!)
+    expect(message).toMatchObject({
+      instructionId: outboxId,
+      participantId: outboxId,
+      idempotencyKey: '1',
+      sequenceId: 1n,
+      ordered: true,
+    })
+  })
+
+  test('waits until the application has completed the message before it', async () => {
+    const item = await enqueueHeld(db, olga, withTopic())
+    await resolveOutboxHold(olga.control, item.outboxId, 'RETRY', 'go on', null)
+    await pay(await claimOnly(db, item.railType))
+    const seen: unknown[] = []
+    for (let turn = 1; turn <= 3; turn++) {
+      const message = await claimOnly(db, item.outcomeTopic!)
+      seen.push(message.payload['state'])
+      await complete(db, message, { state: 'DISPATCHED' })
+    }
+    expect(seen).toEqual(['HELD', 'RELEASED', 'DISPATCHED'])
+  })
+
+  test('is rolled back with the completion', async () => {
+    const lease = await enqueueAndClaim(db, withTopic())
+    const undone = executor.transaction(async (tx) => {
+      await completeOutboxAttempts(tx, WORKER, [{ ...lease, state: 'DISPATCHED' }])
+      throw new Error('the process dies before COMMIT')
+    })
+    await expect(undone).rejects.toThrow('the process dies')
+    expect(await outcomes(lease.outboxId)).toEqual([])
+    await pay(lease)
+    expect(await states(lease.outboxId)).toEqual(['1 DISPATCHED'])
+  })
+
+  test('is sent for each payment with a topic of a batch, and for no other', async () => {
+    const railType = `rail-${randomUUID()}`
+    const items = [
+      await enqueue(db, withTopic({ railType })),
+      await enqueue(db, { railType }),
+      await enqueue(db, withTopic({ railType })),
+    ]
+    const leases = await claim(db, railType)
+    await completeOutboxAttempts(
+      executor,
+      WORKER,
+      leases.map((lease) => ({ ...lease, state: 'DISPATCHED' })),
+    )
+    const sent = await Promise.all(items.map(({ outboxId }) => states(outboxId)))
+    expect(sent).toEqual([['1 DISPATCHED'], [], ['1 DISPATCHED']])
+    expect((await sequenceOf(db, items[1]!.outboxId)).next).toBeUndefined()
+  })
+
+  test('is not sent for an attempt that will be repeated', async () => {
+    const lease = await enqueueAndClaim(db, withTopic())
+    await complete(db, lease, { state: 'RETRYABLE', errorCode: 'BUSY' })
+    expect(await outcomes(lease.outboxId)).toEqual([])
+  })
+
+  test('has the next outcomeNo after a redrive, and names the redriven item', async () => {
+    const first = await enqueueFailed(db, withTopic())
+    const { redrivenAs } = await approve(pavel, await propose(olga, first.outboxId, 'REDRIVE'))
+    await pay(await claimOnly(db, first.railType))
+    expect(await outcomes(first.outboxId)).toMatchObject([
+      { outcomeNo: 1, state: 'FAILED', errorCode: 'REFUSED', outboxId: first.outboxId, redriveOf: null },
+      { outcomeNo: 2, state: 'DISPATCHED', outboxId: redrivenAs, redriveOf: first.outboxId },
+    ])
+  })
+
+  test('has no outcome messages of its own, also when it is held', async () => {
+    const lease = await enqueueAndClaim(db, withTopic())
+    await pay(lease)
+    const { rows } = await db.queryNoRole<{ outbox_id: string }>(
+      'SELECT outbox_id FROM payment_outbox_pending WHERE participant_id = $1',
+      [lease.outboxId],
+    )
+    await placeOutboxHold(olga.control, rows[0]!.outbox_id, 'wait')
+    expect(await outcomes(rows[0]!.outbox_id)).toEqual([])
+  })
+})
+
+describe('an outcome message at the retry ceiling', () => {
+  /** Delivers the outcome message of a paid payment n times in vain. */
+  async function failDelivery(times: number): Promise<{ readonly outboxId: string; readonly delays: number[] }> {
+    const item = await enqueue(db, withTopic())
+    await pay(await claimOnly(db, item.railType))
+    let message = await claimOnly(db, item.outcomeTopic!)
+    const delays: number[] = []
+    for (let attempt = 1; ; attempt++) {
+      await complete(db, message, { state: 'RETRYABLE', errorCode: 'BUSY' })
+      delays.push((await pendingRow(db, message.outboxId))!.retry_after_seconds!)
+      if (attempt === times) return { outboxId: message.outboxId, delays }
+      message = await makeDueAndClaim(db, message)
+    }
+  }
+
+  test('is held as OUTCOME_NOT_DELIVERED, not FAILED', async () => {
+    const { outboxId } = await failDelivery(20)
+    expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: 'OUTCOME_NOT_DELIVERED', attempt_count: 20 })
+  })
+
+  test('has waited up to six hours between attempts', async () => {
+    const { delays } = await failDelivery(19)
+    expect(Math.max(...delays)).toBeGreaterThan(0.8 * 21_600 - 1)
+    expect(Math.max(...delays)).toBeLessThanOrEqual(21_600)
+  })
+
+  test('is held again if the attempt after a RETRY fails too', async () => {
+    const { outboxId } = await failDelivery(20)
+    await resolveOutboxHold(olga.control, outboxId, 'RETRY', 'the handler is mended', null)
+    const { rows } = await db.queryNoRole<{ rail_type: string }>(
+      'SELECT rail_type FROM payment_outbox_pending WHERE outbox_id = $1',
+      [outboxId],
+    )
+    await complete(db, await claimOnly(db, rows[0]!.rail_type), { state: 'RETRYABLE', errorCode: 'BUSY' })
+    expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: 'OUTCOME_NOT_DELIVERED' })
+  })
+})
+
+describe('an outcome topic', () => {
+  test('is refused for a message (22023)', async () => {
+    const message = buildInstruction(withTopic())
+    const failure = await failureOf(enqueuePaymentOutbox(db.as('symphony_ingest'), message, { isMessage: true }))
+    expect(failure).toMatchObject({ code: 'INVALID_PARAMETER' })
+    expect(String(failure)).toContain('p_outcome_topic')
+  })
+
+  test('stays that of the first enqueue when a repeat names another', async () => {
+    const first = buildInstruction(withTopic())
+    await enqueue(db, first)
+    expect(await enqueue(db, { ...first, outcomeTopic: 'another' })).toMatchObject({ created: false })
+    await pay(await claimOnly(db, first.railType))
+    expect(await claim(db, first.outcomeTopic!)).toHaveLength(1)
+  })
+})
+
+/**
+ * Every function that can end, hold or release a payment, and a payment that goes this way. The test below compares the
+ * names with the bodies of all functions, so that a new path without an outcome message fails.
+ */
+const PATHS: Readonly<Record<string, () => Promise<readonly [firstId: string, sent: readonly string[]]>>> = {
+  complete_dispatched_outbox_items: async () => {
+    const lease = await enqueueAndClaim(db, withTopic())
+    await pay(lease)
+    return [lease.outboxId, ['1 DISPATCHED']]
+  },
+  complete_outbox_attempts: async () => {
+    const lease = await enqueueAndClaim(db, withTopic())
+    await complete(db, lease, { state: 'RETRYABLE', outcomeUnknown: true, holdReason: 'no answer' })
+    return [lease.outboxId, ['1 HELD']]
+  },
+  apply_outbox_decision: async () => {
+    const item = await enqueueUnknown(db, withTopic())
+    await approve(pavel, await propose(olga, item.outboxId, 'DISPATCHED'))
+    return [item.outboxId, ['1 HELD', '2 DISPATCHED']]
+  },
+  place_outbox_hold: async () => {
+    const item = await enqueueHeld(db, olga, withTopic())
+    return [item.outboxId, ['1 HELD']]
+  },
+  hold_leased_outbox_item: async () => {
+    const lease = await enqueueAndClaim(db, withTopic())
+    await holdLeasedOutboxItem(executor, lease, WORKER, 'POISON')
+    return [lease.outboxId, ['1 HELD']]
+  },
+  expire_outbox_leases: async () => {
+    const item = await enqueue(db, withTopic())
+    const lease = await claimOnly(db, item.railType, { marked: true })
+    await beginOutboxDispatch(executor, lease, WORKER)
+    await db.expireLease(lease.outboxId)
+    await claim(db, item.railType, { marked: true })
+    return [item.outboxId, ['1 HELD']]
+  },
+  hold_outbox_redrives: async () => {
+    const item = await enqueue(db, withTopic())
+    const lease = await claimOnly(db, item.railType)
+    await complete(db, lease, { state: 'FAILED' })
+    await approve(pavel, await propose(olga, item.outboxId, 'REDRIVE'))
+    await recordLateOutcome(executor, WORKER, { ...lease, state: 'DISPATCHED', railReference: 'late-1' })
+    return [item.outboxId, ['1 FAILED', '2 HELD']]
+  },
+}
+
+describe('the paths that can end, hold or release a payment', () => {
+  test.each(Object.entries(PATHS))('send an outcome message: %s', async (_, go) => {
+    const [firstId, sent] = await go()
+    expect(await states(firstId)).toEqual(sent)
+  })
+
+  test('are all listed here', async () => {
+    const { rows } = await db.queryNoRole<{ proname: string }>(
+      `SELECT p.proname FROM pg_proc p
+       WHERE p.pronamespace = $1::regnamespace
+         AND (p.prosrc ~ 'INSERT INTO payment_outbox_attempts' OR p.prosrc ~ '(SET|,)\\s+hold_reason = ')
+       ORDER BY 1`,
+      [db.schema],
+    )
+    expect(rows.map((row) => row.proname)).toEqual(Object.keys(PATHS).toSorted())
+  })
+
+  test('send RELEASED when one person resolves a hold by RETRY', async () => {
+    const item = await enqueueHeld(db, olga, withTopic())
+    await resolveOutboxHold(olga.control, item.outboxId, 'RETRY', 'go on', null)
+    expect(await states(item.outboxId)).toEqual(['1 HELD', '2 RELEASED'])
+    expect(await outcomes(item.outboxId)).toMatchObject([{ holdReason: 'please wait' }, { holdReason: null }])
+  })
+
+  test('send FAILED when two people decide that the payment was not made', async () => {
+    const item = await enqueueUnknown(db, withTopic())
+    await approve(pavel, await propose(olga, item.outboxId, 'FAILED'))
+    expect(await outcomes(item.outboxId)).toMatchObject([
+      { state: 'HELD', attemptNo: 1 },
+      { state: 'FAILED', attemptNo: 2, errorCode: 'OPERATOR_DECISION' },
+    ])
+  })
+})
