@@ -128,7 +128,7 @@ describe('an outcome message', () => {
     await completeOutboxAttempts(
       executor,
       WORKER,
-      leases.map((lease) => ({ ...lease, state: 'DISPATCHED' })),
+      leases.map(({ outboxId, leaseToken }) => ({ outboxId, leaseToken, state: 'DISPATCHED' })),
     )
     const sent = await Promise.all(items.map(({ outboxId }) => states(outboxId)))
     expect(sent).toEqual([['1 DISPATCHED'], [], ['1 DISPATCHED']])
@@ -163,21 +163,21 @@ describe('an outcome message', () => {
   })
 })
 
-describe('an outcome message at the retry ceiling', () => {
-  /** Delivers the outcome message of a paid payment n times in vain. */
-  async function failDelivery(times: number): Promise<{ readonly outboxId: string; readonly delays: number[] }> {
-    const item = await enqueue(db, withTopic())
-    await pay(await claimOnly(db, item.railType))
-    let message = await claimOnly(db, item.outcomeTopic!)
-    const delays: number[] = []
-    for (let attempt = 1; ; attempt++) {
-      await complete(db, message, { state: 'RETRYABLE', errorCode: 'BUSY' })
-      delays.push((await pendingRow(db, message.outboxId))!.retry_after_seconds!)
-      if (attempt === times) return { outboxId: message.outboxId, delays }
-      message = await makeDueAndClaim(db, message)
-    }
+/** Delivers the outcome message of a paid payment n times in vain. */
+async function failDelivery(times: number): Promise<{ readonly outboxId: string; readonly delays: number[] }> {
+  const item = await enqueue(db, withTopic())
+  await pay(await claimOnly(db, item.railType))
+  let message = await claimOnly(db, item.outcomeTopic!)
+  const delays: number[] = []
+  for (let attempt = 1; ; attempt++) {
+    await complete(db, message, { state: 'RETRYABLE', errorCode: 'BUSY' })
+    delays.push((await pendingRow(db, message.outboxId))!.retry_after_seconds!)
+    if (attempt === times) return { outboxId: message.outboxId, delays }
+    message = await makeDueAndClaim(db, message)
   }
+}
 
+describe('an outcome message at the retry ceiling', () => {
   test('is held as OUTCOME_NOT_DELIVERED, not FAILED', async () => {
     const { outboxId } = await failDelivery(20)
     expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: 'OUTCOME_NOT_DELIVERED', attempt_count: 20 })
