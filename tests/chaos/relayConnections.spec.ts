@@ -25,15 +25,15 @@ interface Path {
 }
 
 const PATHS: Readonly<Record<string, Path>> = {
-  'by polling while the LISTEN connection is frozen': {
+  'polling while the LISTEN connection is frozen': {
     words: [],
     frozen: true,
     // The worker cannot know yet that its connection is dead.
     listening: 1,
     isWoken: false,
   },
-  'by polling with --no-listen': { words: ['--no-listen'], frozen: false, listening: 0, isWoken: false },
-  'by a notification long before the next poll': {
+  'polling with --no-listen': { words: ['--no-listen'], frozen: false, listening: 0, isWoken: false },
+  'a notification long before the next poll': {
     words: ['--poll-ms', '60000'],
     frozen: false,
     listening: 1,
@@ -42,7 +42,7 @@ const PATHS: Readonly<Record<string, Path>> = {
 }
 
 test.each(Object.entries(PATHS))(
-  'a worker finds a payment %s',
+  'a worker finds a new payment by %s',
   SLOWLY,
   async (_path, { words, frozen, listening, isWoken }) => {
     const fixture = await RelayFixture.set()

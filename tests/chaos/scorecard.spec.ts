@@ -52,11 +52,14 @@ const SHORT_FORMS: readonly ShortForm[] = [
 
 const TITLED = SHORT_FORMS.map((form) => [`${form.scenario.id}: ${form.invariant}`, form] as const)
 
-test.each(TITLED)('scenario %s', async (_title, { scenario, size, atLeast, ownServer = false }) => {
-  const seed = commitSeed()
-  process.stdout.write(`${scenario.id}: seed ${seed}\n`)
-  const server = ownServer ? {} : { serverUrl: inject('serverUrl') }
-  const { defects, figures } = await runScenario(scenario, { seed, short: true, size, ...server })
-  expect(defects.join('\n')).toBe('')
-  for (const [name, least] of Object.entries(atLeast)) expect(Number(figures[name])).toBeGreaterThanOrEqual(least)
-})
+test.each(TITLED)(
+  'a short run of a chaos scenario finds no defect: %s',
+  async (_title, { scenario, size, atLeast, ownServer = false }) => {
+    const seed = commitSeed()
+    process.stdout.write(`${scenario.id}: seed ${seed}\n`)
+    const server = ownServer ? {} : { serverUrl: inject('serverUrl') }
+    const { defects, figures } = await runScenario(scenario, { seed, short: true, size, ...server })
+    expect(defects.join('\n')).toBe('')
+    for (const [name, least] of Object.entries(atLeast)) expect(Number(figures[name])).toBeGreaterThanOrEqual(least)
+  },
+)

@@ -263,7 +263,7 @@ describe('tables', () => {
         'created_at timestamp with time zone',
       ],
     ],
-  ])('%s has the columns of the specification', async (table, columns) => {
+  ])('table %s has the columns of the specification', async (table, columns) => {
     const { rows } = await db.queryNoRole<{ column: string }>(
       `SELECT format('%s %s%s', a.attname, format_type(a.atttypid, a.atttypmod), CASE WHEN NOT a.attnotnull THEN '?' END)
          AS column
@@ -306,7 +306,7 @@ describe('tables', () => {
     ['payment_outbox_identities', 'UNIQUE (participant_id, sequence_id)'],
     ['payment_outbox_events', 'PRIMARY KEY (event_id)'],
     ['participant_outbox_sequences', 'PRIMARY KEY (participant_id)'],
-  ])('%s has the constraint %s', async (table, definition, name?: string) => {
+  ])('table %s has the constraint %s', async (table, definition, name?: string) => {
     const { rows } = await db.queryNoRole<{ name: string }>(
       `SELECT c.conname AS name FROM pg_constraint c
        WHERE c.conrelid = $1::regclass AND pg_get_constraintdef(c.oid, true) = $2 AND c.convalidated`,
@@ -347,7 +347,7 @@ describe('indexes', () => {
       'ix_inbox_sighted',
       `CREATE INDEX ix_inbox_sighted ON inbox_messages USING btree (first_seen_at) WHERE state = 'seen'::text AND topic IS NULL`,
     ],
-  ])('%s has the specified definition and is valid and ready', async (name, definition) => {
+  ])('index %s has the specified definition and is valid and ready', async (name, definition) => {
     const { rows } = await db.queryNoRole(
       `SELECT pg_get_indexdef(i.indexrelid, 0, true) AS definition, i.indisvalid AND i.indisready AND i.indislive AS usable
        FROM pg_index i WHERE i.indexrelid = $1::regclass`,

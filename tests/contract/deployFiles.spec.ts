@@ -36,7 +36,7 @@ beforeAll(async () => {
   program = await createProgram(['node', 'symphony'], { env: {}, terminal, signal: new AbortController().signal })
 })
 
-test.each(DEPLOYMENTS)('%s runs only commands and flags that exist', (file) => {
+test.each(DEPLOYMENTS)('the deployment file %s runs only commands and flags that exist', (file) => {
   expect(commandLinesIn(file, read(file)).flatMap(unknownIn)).toEqual([])
 })
 
@@ -59,7 +59,7 @@ test('each deployment file starts the expected commands', () => {
   ])
 })
 
-test.each(PAGES)('%s shows only commands and flags that exist', (file) => {
+test.each(PAGES)('the page %s shows only commands and flags that exist', (file) => {
   const blocks = [...read(file).matchAll(/^ *```(?:console|sh)\n(.*?)^ *```$/gms)].map(([, text = '']) => text)
   const lines = blocks.flatMap((text) => text.replaceAll(/\\\n\s*/g, '').split('\n'))
   const commands = lines.map((line) => /(?:^|\s)symphony ([a-z-].*)$/.exec(line.replace(/\s#\s.*$/, ''))?.[1])

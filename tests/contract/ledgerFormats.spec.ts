@@ -166,7 +166,7 @@ const withText = (part: 'entries' | 'hash' | 'seal' | 'verify', find: RegExp | s
   return { ...catalog, [part]: text }
 }
 
-describe('the format comparison', () => {
+describe('the comparison of the block format with the database', () => {
   const changes: Record<string, [change: () => Catalog, found: string[]]> = {
     'a new column of a ledger table': [
       () => withColumn('payment_outbox_attempts', 'fee'),
@@ -217,7 +217,7 @@ describe('the format comparison', () => {
       ['verify_ledger_block: format 2, expected 1'],
     ],
   }
-  test.for(Object.entries(changes))('reports %s', ([, [change, found]]) => {
+  test.for(Object.entries(changes))('reports a difference: %s', ([, [change, found]]) => {
     expect(differences(change())).toEqual(found)
   })
 })

@@ -26,7 +26,7 @@ test.each([
   ['deploy/prometheus/symphony.rules.test.yml', RULE_TESTS_FILE],
   ['deploy/grafana/symphony.json', grafanaDashboard()],
   ['docs/operate/alerts.md', alertsPage(ALERT_RULES)],
-])('%s matches its sources', async (path, generated) => {
+])('the generated file %s matches its sources', async (path, generated) => {
   const file = new URL(`../../${path}`, import.meta.url)
   if (process.env['SYMPHONY_WRITE_MONITORING'] === '1') await writeFile(file, generated)
   expect(await readFile(file, 'utf8')).toBe(generated)
@@ -100,7 +100,7 @@ describe('alert rules', () => {
 })
 
 test.each(ALERT_SCENARIOS.map((scenario) => [scenario.rule, scenario.title, scenario] as const))(
-  'AlertEvaluator evaluates %s: %s',
+  'AlertEvaluator returns the expected states of the alert %s: %s',
   (_rule, _title, scenario) => {
     expect(verdictsOf(scenario)).toBe(scenario.verdicts)
   },

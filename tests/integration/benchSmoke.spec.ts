@@ -114,7 +114,7 @@ describe('options of the growth benchmark', () => {
     [['--quick', '--max-rows', '10'], '--quick has fixed sizes'],
     [['--fast'], "Unknown option '--fast'"],
     [['claim'], "Unexpected argument 'claim'"],
-  ])('are refused with the reason: %j', (words, message) => {
+  ])('are refused if invalid, with the reason: %j', (words, message) => {
     expect(() => readOptions(words)).toThrow(message)
   })
 

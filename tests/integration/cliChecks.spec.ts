@@ -171,7 +171,7 @@ describe('symphony worker that cannot start', () => {
   test.each([
     [[], '--rails: expected a file'],
     [['--rails', '/nowhere/rails.mjs'], 'The rails in /nowhere/rails.mjs cannot be loaded'],
-  ])('refuses missing rails: options %j', async (words, message) => {
+  ])('refuses a missing rails file: options %j', async (words, message) => {
     const { exitCode, stderr } = await symphony(['worker', ...words], { DATABASE_URL: db.url })
     expect(exitCode).toBe(2)
     expect(stderr).toContain(message)

@@ -21,7 +21,7 @@ const EXAMPLES = [
 ]
 
 // Concurrent, because each test mostly waits for its process to start.
-test.concurrent.for(EXAMPLES)('%s prints the output that its last comment shows', async (name) => {
+test.concurrent.for(EXAMPLES)('the example %s prints the output that its last comment shows', async (name) => {
   await using db = await createTestDatabase({ schema: 'symphony' })
   const file = join(folder, name)
   const { stdout, expected } = await runExample(file, file, db.url)

@@ -122,12 +122,15 @@ describe('an owned server', () => {
     await next.stop()
   })
 
-  test.each(['exit', 'idle'] as const)('ends when its starter ends without stopping it: %s', async (how) => {
-    const dataDir = await usedDataDir()
-    const starter = await kit.start({ dataDir })
-    expect(await starter.end(how)).toBe(0)
-    await serverIsGone(dataDir)
-  })
+  test.each(['exit', 'idle'] as const)(
+    'ends when the process that started it ends without stopping it: %s',
+    async (how) => {
+      const dataDir = await usedDataDir()
+      const starter = await kit.start({ dataDir })
+      expect(await starter.end(how)).toBe(0)
+      await serverIsGone(dataDir)
+    },
+  )
 
   test('survives a SIGINT to its process group, so that the application can still use it', async () => {
     const dataDir = await usedDataDir()

@@ -107,8 +107,8 @@ export default [
 ]
 `
 
-describe.for(['exit', 'block'] as const)('a rail that makes its worker process %s', (what) => {
-  test('loses no payment, and a hold rail is called once per payment', async () => {
+describe.for(['exit', 'block'] as const)('a rail that ends or blocks its worker process (%s)', (what) => {
+  test('causes no lost payment; a hold rail is called once per payment', async () => {
     const callsFile = join(folder, `${what}.calls`)
     const railsFile = join(folder, `${what}.mjs`)
     await writeFile(railsFile, RAILS)

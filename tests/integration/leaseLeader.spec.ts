@@ -224,7 +224,10 @@ describe.concurrent('runAsLeader', () => {
     ['r', { durationMs: 999 }, { name: 'ArgumentRangeError', argument: 'durationMs' }],
     ['r', { renewEveryMs: 99 }, { name: 'ArgumentRangeError', argument: 'renewEveryMs' }],
     ['r', { retryMs: 99 }, { name: 'ArgumentRangeError', argument: 'retryMs' }],
-  ])('refuses resource %j with options %j', async ([resource, options, error], { expect }) => {
-    expect(await failureOf(newLeases().runAsLeader(resource, () => 'led', options))).toMatchObject(error)
-  })
+  ])(
+    'refuses an invalid resource or option: resource %j, options %j',
+    async ([resource, options, error], { expect }) => {
+      expect(await failureOf(newLeases().runAsLeader(resource, () => 'led', options))).toMatchObject(error)
+    },
+  )
 })

@@ -77,7 +77,7 @@ describe('checkpoints', () => {
     ['restore', /was signed and is missing: the ledger was restored/],
     ['fork', /is not the one that was signed: history was rewritten since, or forked/],
     ['rewrite a payment and all blocks', /is not the one that was signed|was signed and is missing/],
-  ])('are refused for a ledger after %s (CHECKPOINT_REFUSED)', async (kind, message) => {
+  ])('are refused for a ledger that was changed (CHECKPOINT_REFUSED): %s', async (kind, message) => {
     const file = fixture.file(`${kind}.ndjson`)
     await fixture.checkpoint(file)
     const before = await readFile(file, 'utf8')

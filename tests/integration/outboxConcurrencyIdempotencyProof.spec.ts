@@ -61,7 +61,7 @@ describe('concurrent enqueues of one instruction', () => {
   test.for([
     ['rolls back: one of them creates the item', 'ROLLBACK', 1],
     ['commits: none of them creates an item', 'COMMIT', 0],
-  ] as const)('all wait for a transaction that %s', async ([, how, made]) => {
+  ] as const)('all wait for an earlier transaction that %s', async ([, how, made]) => {
     const instruction = buildInstruction()
     const first = await uncommitted(instruction)
     const { values, errors } = await race(
@@ -208,7 +208,7 @@ describe('concurrent claims', () => {
   test.for([
     ['of one rail', 1],
     ['of several rails', 5],
-  ] as const)('%s lease every item once', async ([, railCount]) => {
+  ] as const)('lease every item once: claims %s', async ([, railCount]) => {
     const rails = Array.from({ length: railCount }, () => buildInstruction().railType)
     const instructions = Array.from({ length: 300 }, (_, index) =>
       buildInstruction({ railType: rails[index % railCount]!, participantId: 'claimed' }),

@@ -59,7 +59,7 @@ interface Loss {
 const losses: Readonly<Record<string, () => Promise<Loss>>> = {
   'a wrong token': async () => ({ ...(await createLease()), leaseToken: randomUUID() }),
   'the token of another item': async () => ({ ...(await createLease()), leaseToken: (await createLease()).leaseToken }),
-  'a wrong worker': async () => ({ ...(await createLease()), workerId: 'another-worker' }),
+  'another worker id': async () => ({ ...(await createLease()), workerId: 'another-worker' }),
   'an unknown item': async () => ({ ...(await createLease()), outboxId: randomUUID() }),
   'an expired lease': async () => {
     const lost = await createLease()
@@ -127,7 +127,7 @@ async function traces(outboxId: string) {
   return [await pendingRow(db, outboxId), await attemptRows(db, outboxId), await eventRows(db, outboxId)]
 }
 
-describe.for(Object.entries(losses))('a worker with %s', ([, lose]) => {
+describe.for(Object.entries(losses))('a worker without a live lease (it has %s)', ([, lose]) => {
   test.for(names)('cannot %s (P7002); the error says whether its token recorded an outcome', async (name) => {
     const lost = await lose()
     const before = await traces(lost.outboxId)
@@ -163,7 +163,7 @@ test.for(names)('a worker with a live lease can %s', async (name) => {
   expect(await traces(held.outboxId)).not.toEqual(before)
 })
 
-describe.for(names)('%s after the lease has expired', (name) => {
+describe.for(names)('a call after its lease has expired (%s)', (name) => {
   const act = acts[name]!
 
   test('fails in a transaction that began while the lease was live', async () => {

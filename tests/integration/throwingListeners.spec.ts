@@ -54,7 +54,7 @@ beforeEach(async () => {
 })
 afterEach(() => db.drop())
 
-describe.for(MODES)('a listener that %s', (mode) => {
+describe.for(MODES)('an event listener that %s', (mode) => {
   test('leaks no slot or lease and causes no repeated call in a relayer', async () => {
     const { seen, listener } = failing<RelayerEvent>(mode, logEvents(brokenLog))
     const calls = new Map<string, number>()

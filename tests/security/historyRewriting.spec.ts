@@ -126,7 +126,7 @@ describe.each(ROLES)('the role %s', (role) => {
     await client.query('CREATE TABLE scratch.parent (); CREATE TABLE scratch.partitioned (a int) PARTITION BY LIST (a)')
   })
 
-  test.each(STATEMENTS)('is refused $title', async ({ sql }) => {
+  test.each(STATEMENTS)('is refused (42501): $title', async ({ sql }) => {
     for (const table of LEDGERS) {
       const schema = quoteIdentifier(db.schema)
       expect(await failureOf(client.query(sql(`${schema}.${table}`, schema)))).toMatchObject({ code: '42501' })

@@ -147,20 +147,20 @@ describe('a broker rail', () => {
     ['Kafka', kafka],
   ]
 
-  test.for(all)('%s: returns notSent after the lease has expired', async ([, declare]) => {
+  test.for(all)('returns notSent after the lease has expired: %s', async ([, declare]) => {
     const verdict = await callRail(loadRail(declare({})), railRequest({ notAfter: new Date(0) }))
     expect(verdict).toMatchObject({ kind: 'notSent' })
     expect(verdict.message).toContain('the lease of this message has expired')
   })
 
-  test.for(all)('%s: rejects an aborted call with NOT_SENT', async ([, declare]) => {
+  test.for(all)('rejects an aborted call with NOT_SENT: %s', async ([, declare]) => {
     const rail = loadRail(declare({}))
     await expect(async () => rail.dispatch(railRequest(), { signal: AbortSignal.abort() })).rejects.toMatchObject({
       code: 'NOT_SENT',
     })
   })
 
-  test.for(all)('%s: returns notSent if the body cannot be built or is no JSON', async ([, declare]) => {
+  test.for(all)('returns notSent if the body cannot be built or is not JSON: %s', async ([, declare]) => {
     const bodies = [() => ({ amount: 10n }), () => undefined, () => Promise.reject.call(undefined)]
     for (const body of bodies) {
       expect(await callRail(loadRail(declare({ body })), railRequest())).toMatchObject({ kind: 'notSent' })
@@ -278,7 +278,7 @@ describe('for a NATS stream', () => {
     ['the stream is younger than the payment', false, stream({}, { created: at(1).toISOString() })],
     ['the stream may be younger than the payment', false, stream({}, { created: at(-0.5).toISOString() })],
     ['the creation time of the stream is invalid', false, stream({}, { created: 'yesterday' })],
-  ])('%s: retainsEverythingSince returns %s', ([, expected, info]) => {
+  ])('retainsEverythingSince detects messages that may be gone: %s (%s)', ([, expected, info]) => {
     expect(retainsEverythingSince(info, at(0), MINUTE)).toBe(expected)
   })
 

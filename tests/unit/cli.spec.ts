@@ -92,7 +92,7 @@ describe('on the command line', () => {
     ['db url --debug --data-dir /nowhere', {}, true],
     ['db url --data-dir /nowhere', { SYMPHONY_DEBUG: '1' }, true],
     ['db url --data-dir /nowhere', { SYMPHONY_DEBUG: '' }, false],
-  ])('"%s" with %j shows a stack trace: %s', async (words, env, shown) => {
+  ])('a stack trace is shown only with --debug or SYMPHONY_DEBUG: "%s", %j, %s', async (words, env, shown) => {
     const { stderr } = await symphony(words, env)
     expect(stderr.includes('    at ')).toBe(shown)
   })
@@ -156,7 +156,7 @@ describe('the terminal', () => {
     [{ isTTY: true, env: { NO_COLOR: '1' } }, false],
     [{ isTTY: true, env: { NO_COLOR: '' } }, true],
     [{ isTTY: true, env: { TERM: 'dumb' } }, false],
-  ])('uses colours for %j: %s', (options, colored) => {
+  ])('uses colours only on a terminal that allows them: %j, %s', (options, colored) => {
     const { terminal } = recorder(options)
     expect(terminal.colors.red('x') !== 'x').toBe(colored)
     expect(terminal.noteColors.red('x') !== 'x').toBe(colored)

@@ -81,7 +81,7 @@ describe('parseMoney', () => {
     ['9007199254740993', 'JPY', 9007199254740993n],
     ['999999999999999999', 'JPY', 999999999999999999n],
     ['9999999999999999.99', 'EUR', 999999999999999999n],
-  ])('parses %s %s', (amount, currency, amountMinor) => {
+  ])('parses the amount %s %s', (amount, currency, amountMinor) => {
     expect(parseMoney(amount, currency)).toEqual({ amountMinor, currency })
   })
 
@@ -135,7 +135,7 @@ describe('formatMoney', () => {
     [0n, 'EUR', '0.00'],
     [7n, 'JPY', '7'],
     [1n, 'UYW', '0.0001'],
-  ])('writes %s of %s as %s', (amountMinor, currency, text) => {
+  ])('writes %s minor units of %s as %s', (amountMinor, currency, text) => {
     expect(formatMoney({ amountMinor, currency })).toBe(text)
   })
 

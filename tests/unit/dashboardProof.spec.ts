@@ -229,7 +229,7 @@ describe('a changed proof', () => {
     ['a node that is left out', attempt((row) => row.nodes.pop()), 'its block differs from its hash'],
     ['no nodes', attempt((row) => (row.nodes = [])), 'its block differs from its hash'],
     ['a block that was not sent', attempt((row) => (row.block = '999')), 'its block is missing'],
-  ])('is broken at attempt 1: %s', async (_what, tamper, defect) => {
+  ])('is reported as broken at attempt 1: %s', async (_what, tamper, defect) => {
     const changed = structuredClone(sound)
     tamper(changed)
     expect(firstBreak(await checkProof(changed))).toMatchObject({ position: 'attempt 1', defect })
@@ -272,7 +272,7 @@ describe('a changed proof', () => {
     ['no identity', ({ rows }) => rows.shift(), 'it is missing'],
     ['no rows', (proof) => (proof.rows = []), 'it is missing'],
     ['the identity of another payment', ({ rows }) => (rows[0] = another.rows[0]!), 'it is about another payment'],
-  ])('is broken at the identity: %s', async (_what, tamper, defect) => {
+  ])('is reported as broken at the identity: %s', async (_what, tamper, defect) => {
     const changed = structuredClone(sound)
     tamper(changed)
     expect(firstBreak(await checkProof(changed))).toMatchObject({ position: 'identity', defect })
@@ -294,7 +294,7 @@ describe('a changed proof', () => {
       'event 1',
       'it has another number',
     ],
-  ])('is broken at the first row with a wrong number: %s', async (_what, tamper, position, defect) => {
+  ])('is reported as broken at the first row with a wrong number: %s', async (_what, tamper, position, defect) => {
     const changed = structuredClone(sound)
     tamper(changed)
     expect(firstBreak(await checkProof(changed))).toMatchObject({ position, defect })

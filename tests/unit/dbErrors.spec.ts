@@ -72,7 +72,7 @@ describe('when a Symphony function or trigger raises an error', () => {
     ['P7014', 'KEY_REUSED', KeyReusedError],
     ['P7016', 'ACTOR_UNVERIFIED', DatabaseError],
     ['22023', 'INVALID_PARAMETER', DatabaseError],
-  ] as const)('%s becomes %s', async ([sqlstate, code, errorClass]) => {
+  ] as const)('SQLSTATE %s becomes the error code %s', async ([sqlstate, code, errorClass]) => {
     for (const queryable of [worker, fixture.admin]) {
       const named = sqlstate.startsWith('P7') ? `${code}: said by us` : 'said by us'
       const error = await raise(queryable, sqlstate, named, 'in detail')
@@ -115,7 +115,7 @@ describe('when a Symphony function or trigger raises an error', () => {
     ['UPDATE symphony.ledger SET n = n + 1'],
     ['DELETE FROM symphony.ledger WHERE false'],
     ['TRUNCATE symphony.ledger'],
-  ] as const)('%s is refused as APPEND_ONLY (P0001)', async ([text]) => {
+  ] as const)('a change of the ledger is refused as APPEND_ONLY (P0001): %s', async ([text]) => {
     const error = await worker.query(text).catch((thrown: unknown) => thrown)
     expect(error).toMatchObject({ code: 'APPEND_ONLY', sqlstate: 'P0001', table: 'ledger' })
   })

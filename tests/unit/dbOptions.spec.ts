@@ -14,7 +14,7 @@ describe('a connection URL', () => {
     ['postgres://u:p@/d?host=/run/pg&port=99', { host: '/run/pg', port: 99, user: 'u', database: 'd' }],
     ['postgres://%2Frun%2Fpg/d?user=u&password=p', { host: '/run/pg', user: 'u', password: 'p' }],
     ['postgres://u@[::1]:5433/d', { host: '::1', port: 5433 }],
-  ] as const)('is parsed: %s', ([text, parts]) => {
+  ] as const)('is parsed into host, port, user, password and database: %s', ([text, parts]) => {
     expect(parseConnectionUrl('url', text)).toMatchObject(parts)
   })
 
@@ -50,7 +50,7 @@ describe('options of openDatabase', () => {
     [{ url: 'nonsense' }, /^url: /],
     [{ listenUrl: 'nonsense' }, /^listenUrl: /],
   ] satisfies [Partial<DatabaseOptions>, RegExp][])(
-    'are refused with the expected and the given value: %o',
+    'are refused if invalid, with the expected value: %o',
     ([given, message]) => {
       expect(() => openDatabase({ url: LOCAL, ...given })).toThrow(message)
     },

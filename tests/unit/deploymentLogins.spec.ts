@@ -168,10 +168,10 @@ describe('a login request', () => {
       'all=executor+api',
       { name: 'all', roles: ['executor', 'ingest', 'readonly', 'auditor', 'control', 'auth'], gateway: 'keys' },
     ],
-  ])('is parsed: %s', (text, request) => expect(parseLoginRequest(text)).toEqual(request))
+  ])('is parsed from NAME=ROLE+ROLE: %s', (text, request) => expect(parseLoginRequest(text)).toEqual(request))
 
   test.each(['app', 'app=', 'app=owner', 'app=apis', 'app=ingest+', '=', 'app=symphony_ingest'])(
-    'is refused: %j',
+    'is refused if it is not NAME=ROLE+ROLE: %j',
     (text) => expect(() => parseLoginRequest(text)).toThrow(/expected NAME=ROLE/),
   )
 
@@ -183,7 +183,7 @@ describe('a login request', () => {
     { name: 'app', roles: [] },
     { name: 'app', roles: ['ingest'], password: 'short' },
     { name: 'app', roles: ['ingest'], password: 'pässword!' },
-  ])('is refused before any connection is made: %j', async (request) => {
+  ])('is refused with an invalid name, role or password, before any connection: %j', async (request) => {
     const attempt = deploy({ url: 'postgres://unknown-user@127.0.0.1:1/none', createLogins: [request] })
     await expect(attempt).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
   })

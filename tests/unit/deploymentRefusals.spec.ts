@@ -175,7 +175,7 @@ describe('deploy with rolesOnly', () => {
     expect(sql).not.toContain('CREATE SCHEMA')
   })
 
-  test.each(['reapply', 'dropLegacy', 'dedicatedDatabase'])('refuses %s', async (option) => {
+  test.each(['reapply', 'dropLegacy', 'dedicatedDatabase'])('refuses the option %s', async (option) => {
     await expect(deploy({ url: db.url, schema, rolesOnly: true, [option]: true })).rejects.toMatchObject({
       code: 'INVALID_ARGUMENT',
       argument: 'rolesOnly',

@@ -251,7 +251,7 @@ describe('GET /v1/instructions/{instructionId}', () => {
   })
 
   test.each(['a/b', '?x=1#y', '100%', '~!$&', '%'.repeat(128)])(
-    'finds the instruction %s under its encoded id',
+    'finds an instruction by its URL-encoded id: %s',
     async (instructionId) => {
       await fixture.post(body({ instructionId }), key)
       const response = await fixture.call(`/v1/instructions/${encodeURIComponent(instructionId)}`)
@@ -461,10 +461,10 @@ function databaseAt(url: string): Database {
 
 describe('the id of a request', () => {
   test.each([
-    ['the caller’s own', 'trace-7', true],
-    ['a new one if the given id is invalid', 'a b', false],
-    ['a new one if the given id is too long', 'x'.repeat(129), false],
-  ])('is %s', async (_, given, kept) => {
+    ['a valid id', 'trace-7', true],
+    ['a space in the id', 'a b', false],
+    ['an id of 129 characters', 'x'.repeat(129), false],
+  ])('is the given X-Request-Id if that is valid: %s', async (_, given, kept) => {
     const response = await fixture.call('/v1/instructions/unknown-instruction', { headers: { 'x-request-id': given } })
     const { requestId } = await problemOf(response)
     expect(response.headers.get('x-request-id')).toBe(requestId)

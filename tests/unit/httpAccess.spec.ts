@@ -89,7 +89,7 @@ describe('every route', () => {
     ['with something like a JWT', () => 'Bearer aaaa.bbbb.cccc'],
     ['with the token as Basic', () => `Basic ${TOKEN}`],
     ['with a key of 9,000 characters', () => `Bearer ${'x'.repeat(9_000)}`],
-  ])('answers 401 %s, and changes nothing', async (_, header) => {
+  ])('answers 401 to a request %s, and changes nothing', async (_, header) => {
     await unchanged(async () => {
       expect(await answersOf(header())).toEqual(all(401, 'UNAUTHENTICATED'))
     })

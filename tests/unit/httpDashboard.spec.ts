@@ -76,7 +76,7 @@ describe('dashboard files', () => {
     '/..%2fsecret.txt',
     '/assets/',
     '//secret.txt',
-  ])('do not include %s', async (path) => {
+  ])('do not include anything outside the dashboard folder: %s', async (path) => {
     const answer = await raw(path)
     expect(answer).toMatch(/^HTTP\/1\.1 (401|404|400) /)
     expect(answer).not.toContain('CANARY')
