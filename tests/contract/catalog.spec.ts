@@ -25,7 +25,7 @@ async function list(sql: string): Promise<unknown[]> {
 }
 
 describe('functions', () => {
-  test('every SECURITY DEFINER function and string body has search_path = the schema, pg_temp', async () => {
+  test('functions with SECURITY DEFINER or a string body set search_path to the schema, pg_temp', async () => {
     const path = `search_path=${quotedIfNeeded(db.schema)}, pg_temp`
     const offenders = await ask<{ name: string; path: string | null }>(
       `SELECT p.proname AS name, (SELECT c FROM unnest(p.proconfig) c WHERE c LIKE 'search_path=%') AS path
@@ -367,7 +367,7 @@ describe('indexes', () => {
 })
 
 describe('triggers', () => {
-  test('refuse_mutation refuses every change of append-only tables, and TRUNCATE of five others', async () => {
+  test('refuse_mutation refuses UPDATE, DELETE and TRUNCATE of ledgers, and TRUNCATE of 5 tables', async () => {
     expect(
       await ask(
         `SELECT c.relname AS table, t.tgenabled AS mode,
@@ -418,7 +418,7 @@ describe('triggers', () => {
     ])
   })
 
-  test('triggers without refuse_mutation: one notifies workers, one records changes of full_trail', async () => {
+  test('two triggers do not call refuse_mutation: one notifies workers, one records full_trail', async () => {
     expect(
       await list(
         `SELECT pg_get_triggerdef(t.oid, true) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid, ours

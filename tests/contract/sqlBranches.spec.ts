@@ -238,12 +238,12 @@ describe('branch counting on a toy schema', () => {
   })
 })
 
-describe('a function with marked branches', () => {
+describe('markBranches', () => {
   const sign = 'the_marker'
   const marker = () => `IF ${sign}() THEN NULL; END IF;`
   const body = '\nBEGIN\n  IF true THEN\n    RETURN 1;\n  END IF;\n  RETURN 2;\nEND'
 
-  test('is accepted by verifyMarkedBranches if markBranches wrote it', () => {
+  test('writes a body that verifyMarkedBranches accepts', () => {
     expect(() => verifyMarkedBranches(define(body), define(markBranches(body, marker).body), sign)).not.toThrow()
   })
 
@@ -257,16 +257,16 @@ describe('a function with marked branches', () => {
     ['an implicit ELSE left out', (marked: string) => marked.replace(`ELSE ${marker()}`, ''), /else_body/],
     ['a changed statement', (marked: string) => marked.replace('RETURN 1', 'RETURN 3'), /changed the function/],
     ['a moved line', (marked: string) => marked.replace('RETURN 1', '\nRETURN 1'), /changed the function/],
-  ])('is refused by verifyMarkedBranches with %s', (_what, corrupt, message) => {
+  ])('has its result checked by verifyMarkedBranches, which refuses %s', (_what, corrupt, message) => {
     const corrupted = define(corrupt(markBranches(body, marker).body))
     expect(() => verifyMarkedBranches(define(body), corrupted, sign)).toThrow(message)
   })
 
-  test('cannot be made from a body without END; the error names the line', () => {
+  test('refuses a body without END and names the line', () => {
     expect(() => markBranches('\nBEGIN\n  IF a THEN\n    NULL;\n', marker)).toThrow(/line 5: expected END/)
   })
 
-  test('is accepted by verifyMarkedBranches for every plpgsql function of schema/', async () => {
+  test('writes a body that verifyMarkedBranches accepts, for each plpgsql function in schema/', async () => {
     const root = fileURLToPath(new URL('../../schema', import.meta.url))
     // The snapshot holds no function bodies.
     const files = (await readdir(root, { recursive: true })).filter((name) => /[\\/].*\.sql$/.test(name))

@@ -154,12 +154,15 @@ describe('a number in a payload', () => {
     },
   )
 
-  test.each(['-15', '0', '3'])('is accepted or refused alike with extra_float_digits = %s', async (setting) => {
-    await client.query(`SET extra_float_digits = ${setting}`)
-    expect(await isAccepted('{"a": 0.30000000000000004}')).toBe(true)
-    expect(await isAccepted('{"a": 9007199254740993}')).toBe(false)
-    await client.query('RESET extra_float_digits')
-  })
+  test.each(['-15', '0', '3'])(
+    'is accepted or refused in the same way with extra_float_digits = %s',
+    async (setting) => {
+      await client.query(`SET extra_float_digits = ${setting}`)
+      expect(await isAccepted('{"a": 0.30000000000000004}')).toBe(true)
+      expect(await isAccepted('{"a": 9007199254740993}')).toBe(false)
+      await client.query('RESET extra_float_digits')
+    },
+  )
 })
 
 /** Generates decimal literals: of 14 to 19 digits, of a double, or a few units beside one, with trailing zeros. */

@@ -57,7 +57,7 @@ const LONG_REFERENCE = `RF-${'4711'.repeat(60)}`
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
 
 describe('a payment', () => {
-  test('opens a resolve dialog without a preselected decision while it is held', async () => {
+  test('has a resolve dialog without a preselected decision while it is held', async () => {
     const { instructionId } = await enqueueUnknown(fixture.db)
     const { page, goTo } = olga
     await goTo('holds')
@@ -572,7 +572,7 @@ test('an action that the server refuses keeps the typed text', async () => {
   await page.keyboard.press('Escape')
 })
 
-test('a key with scope read sees no buttons for decisions, and the scope that the ledger needs', async () => {
+test('a key with scope read sees no Resolve button; the Ledger panel names the scope it needs', async () => {
   const { key } = await createKey(fixture.db, { owner: 'rita', scopes: ['read'] })
   const { outboxId } = await enqueueUnknown(fixture.db)
   const { page, goTo, browserErrors } = await fixture.open(key)

@@ -55,7 +55,7 @@ describe.each(DASHBOARD_VARIANTS)('every page, $name', ({ name: variant, ...opti
   })
 })
 
-test('a 360-pixel screen cuts nothing off, and every control is at least 44 pixels high', async () => {
+test('nothing is cut off on a 360-pixel screen, and every control is at least 44 pixels high', async () => {
   const { page, goTo } = await fixture.open(undefined, {
     viewport: { width: 360, height: 640 },
     hasTouch: true,
@@ -77,7 +77,7 @@ test('a 360-pixel screen cuts nothing off, and every control is at least 44 pixe
   await page.context().close()
 })
 
-test("charts are drawn when the browser's language is no valid locale, as under LANG=C", async () => {
+test("charts are drawn when the browser's language is not a valid locale, as under LANG=C", async () => {
   const { page, browserErrors, goTo } = await fixture.open(undefined, {})
   await page.addInitScript(`Object.defineProperty(Navigator.prototype, 'language', { get: () => 'en-US@posix' })`)
   await page.reload()

@@ -15,7 +15,7 @@ const TOKEN = 'token-of-the-stale-test'
 const SAID_WITHIN_MS = 5_000
 
 test(
-  'a page says within 5 s that PostgreSQL is gone and since when, and shows nothing green',
+  'a page reports within 5 s that PostgreSQL is unreachable, and shows nothing in green',
   { timeout: 240_000 },
   async () => {
     const server = await startPrivateServer()

@@ -11,7 +11,7 @@ beforeAll(async () => {
 })
 
 test(
-  'PRIM-POSTGRES-FUZZ-001 the inbox matches its model in every random sequence',
+  'PRIM-POSTGRES-FUZZ-001 the inbox matches its model in every random sequence of calls',
   async () => {
     const { difference } = await fuzz({ name: 'inbox', step: inboxStep, run: runner.run }, fuzzSettings('inbox'))
     expect(difference).toBeNull()

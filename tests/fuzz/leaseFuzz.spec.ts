@@ -11,7 +11,7 @@ beforeAll(async () => {
 })
 
 test(
-  'PRIM-POSTGRES-FUZZ-001 leases match their model in every random sequence',
+  'PRIM-POSTGRES-FUZZ-001 leases match their model in every random sequence of calls',
   async () => {
     const { difference } = await fuzz({ name: 'lease', step: leaseStep, run: runner.run }, fuzzSettings('lease'))
     expect(difference).toBeNull()

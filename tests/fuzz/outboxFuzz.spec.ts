@@ -12,7 +12,7 @@ beforeAll(async () => {
 })
 
 test(
-  'PRIM-POSTGRES-FUZZ-001 the outbox matches its model in every random sequence',
+  'PRIM-POSTGRES-FUZZ-001 the outbox matches its model in every random sequence of calls',
   async () => {
     const { difference } = await fuzz({ name: 'outbox', step: outboxStep, run: runner.run }, fuzzSettings('outbox'))
     expect(difference).toBeNull()

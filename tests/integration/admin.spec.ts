@@ -45,7 +45,7 @@ function openSymphony() {
 }
 
 describe('deploy, doctor and checkStart', () => {
-  test('take a url; a second deploy changes nothing; checkStart refuses a server without fsync', async () => {
+  test('accept a url; checkStart refuses a server without fsync', async () => {
     const target = { url: db.url, schema: db.schema }
     expect(await deploy(target)).toMatchObject({ outcome: 'unchanged' })
     expect(await doctor(target)).toMatchObject({ ok: true })
@@ -141,7 +141,7 @@ describe('a Ledger', () => {
     for (const call of calls) expect(await failureOf(call)).toMatchObject({ code: 'INVALID_ARGUMENT' })
   })
 
-  test('needs a file of checkpoints to check with a public key; keygen overwrites no key', async () => {
+  test('refuses a public key without a checkpoint file; keygen overwrites no key file', async () => {
     await using ledger = await open()
     expect(await failureOf(ledger.verify({ checkpoints: { publicKey: file('pub.pem') } }))).toMatchObject({
       argument: 'checkpoints.file',
@@ -151,7 +151,7 @@ describe('a Ledger', () => {
     expect(await readFile(keys().privateKey, 'utf8')).toBe(before)
   })
 
-  test('refuses an export through a transaction pooler, and verifies through it', async () => {
+  test('verifies through a transaction pooler, but refuses to export through it', async () => {
     await using pooled = await openLedger({ url: db.url, schema: db.schema, pooler: 'transaction' })
     expect(await failureOf(pooled.export({ folder: file('pooled') }))).toMatchObject({ argument: 'pooler' })
     expect(await pooled.verify()).toMatchObject({ breakCount: 0 })

@@ -128,7 +128,7 @@ describe('symphony enqueue', () => {
     ['no JSON', '{"instructionId":', 'line 2: not JSON'],
     ['an unknown field', '{"instructionId":"x","amount":1}', 'line 2, amount: unknown field'],
     ['a key twice', '{"instructionId":"x","instructionId":"y"}', 'line 2'],
-  ])('names the line with %s, and adds nothing of its batch', async (_, bad, message) => {
+  ])('names the input line with %s, and adds no item of its batch', async (_, bad, message) => {
     const instruction = buildInstruction()
     const path = await file(`${JSON.stringify(instruction)}\n${bad}\n`)
     const { exitCode, stderr } = await command(['enqueue', '--file', path])
@@ -175,7 +175,7 @@ describe('symphony status', () => {
   })
 })
 
-test('status and show report an unknown outcome apart from other retries', async () => {
+test('status and show report an unknown outcome separately from other retries', async () => {
   const lease = await enqueueAndClaim(db)
   await complete(db, lease, { state: 'RETRYABLE', errorCode: 'RAIL_TIMEOUT', outcomeUnknown: true })
   const shown = await command(['show', lease.instructionId])
@@ -324,7 +324,7 @@ describe('symphony holds', () => {
 })
 
 describe('symphony pause and resume', () => {
-  test('stop and restart claims from a rail; a repeat changes nothing', async () => {
+  test('stop and restart claims of a rail; a repeat changes nothing', async () => {
     const { railType } = await enqueue(db)
     const words = [railType, '--reason', 'maintenance']
     expect(await json(['pause', 'rail', ...words], people.alice)).toEqual({

@@ -133,7 +133,7 @@ test('a listener detects that its session lost LISTEN (LISTEN_LOST), and replace
   await proxy.close()
 })
 
-test('an error of a listener callback is an uncaughtException, and the listener continues', async () => {
+test('an error in a listener callback becomes an uncaughtException; the listener continues', async () => {
   const surfaced: unknown[] = []
   const collect = (error: unknown) => surfaced.push(error)
   const before = process.listeners('uncaughtException')

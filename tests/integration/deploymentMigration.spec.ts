@@ -57,7 +57,7 @@ test('a migration waits for an open transaction without blocking enqueues, and i
   await enqueueOne()
 })
 
-test('a deployment of an older release is refused afterwards (DEPLOYMENT_NEWER_DATABASE)', async () => {
+test('an older release cannot be deployed after the migration (DEPLOYMENT_NEWER_DATABASE)', async () => {
   await expect(deploy(target())).rejects.toMatchObject({ code: 'DEPLOYMENT_NEWER_DATABASE' })
 })
 

@@ -403,7 +403,7 @@ const CLOCK_STEP = 0.00001
 
 describe('seal_ledger_block with an interval', () => {
   const HOUR_MS = 3_600_000
-  test('seals nothing after a block that is not full and younger than the interval', async () => {
+  test('seals nothing if the last block is not full and is younger than the interval', async () => {
     const other = await fixture.beside()
     onTestFinished(() => other.close())
     const role = other.db.as('symphony_executor')

@@ -123,7 +123,7 @@ async function countLedger(): Promise<Record<string, number>> {
   return Object.fromEntries(rows.map(({ name, value }) => [name, value]))
 }
 
-test('/metrics equals the counts in the ledger after each kind of outcome', async () => {
+test('/metrics shows the same counts as the ledger after each kind of outcome', async () => {
   const busy: RailAnswer = { outcome: 'retryable', code: 'BUSY' }
   const closed: RailAnswer = { outcome: 'terminal', code: 'CLOSED' }
   const rails = {

@@ -175,7 +175,7 @@ describe('a completion concurrent with another change of its lease', () => {
     ],
   ] as const
 
-  test.for(others)('never succeeds together with %s; one of them does', async ([, end]) => {
+  test.for(others)('never succeeds together with %s; exactly one succeeds', async ([, end]) => {
     for (let round = 0; round < 8; round++) {
       const lease = await enqueueAndClaim(db)
       const { values, errors } = await race(

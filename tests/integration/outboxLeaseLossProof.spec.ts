@@ -300,7 +300,7 @@ describe('a worker that lost its lease', () => {
     expect(await eventRows(db, lost.outboxId)).toHaveLength(1)
   })
 
-  test('records TERMINAL_BLOCKED if its late success waits for FAILED of the next holder', async () => {
+  test('records TERMINAL_BLOCKED if the next holder commits FAILED before its late success', async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
     const next = await claimOnly(db, lost.railType, { workerId: 'successor' })
@@ -327,7 +327,7 @@ describe('a worker that lost its lease', () => {
     await Promise.all([successor.close(), late.close()])
   })
 
-  test('makes FAILED of the next holder a held RETRYABLE if its late success commits first', async () => {
+  test('turns FAILED of the next holder into a held RETRYABLE if its late success is first', async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
     const next = await claimOnly(db, lost.railType, { workerId: 'successor' })

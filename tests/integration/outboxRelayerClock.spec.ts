@@ -35,22 +35,19 @@ function buildWorker() {
 test.each([
   ['forward', -7_200],
   ['back', 7_200],
-])(
-  'a database clock set two hours %s emits outbox.clockJumped and stops claims for one lease',
-  async (_way, seconds) => {
-    const { move, jumps, round } = buildWorker()
-    expect(await round()).toBe(1)
-    move(seconds * 1_000)
-    // The items of the claim that reveals the jump are dispatched. The next claim is not made.
-    expect(await round()).toBe(1)
-    expect(jumps()).toEqual([-seconds])
-    expect(await round()).toBe(0)
-    move((LEASE_SECONDS / 2) * 1_000)
-    expect(await round()).toBe(0)
-  },
-)
+])('a worker stops claims for one lease (outbox.clockJumped) if the database clock jumps %s', async (_way, seconds) => {
+  const { move, jumps, round } = buildWorker()
+  expect(await round()).toBe(1)
+  move(seconds * 1_000)
+  // The items of the claim that reveals the jump are dispatched. The next claim is not made.
+  expect(await round()).toBe(1)
+  expect(jumps()).toEqual([-seconds])
+  expect(await round()).toBe(0)
+  move((LEASE_SECONDS / 2) * 1_000)
+  expect(await round()).toBe(0)
+})
 
-test('a worker claims again one lease after a clock jump, also items enqueued meanwhile', async () => {
+test('a worker claims again one lease duration after a clock jump', async () => {
   const { move, round } = buildWorker()
   await round()
   move(7_200_000)
@@ -60,7 +57,7 @@ test('a worker claims again one lease after a clock jump, also items enqueued me
   expect(await round()).toBe(2)
 })
 
-test('a clock difference of less than five seconds is no jump', async () => {
+test('a clock difference of less than five seconds does not count as a jump', async () => {
   const { move, jumps, round } = buildWorker()
   await round()
   move(4_000)

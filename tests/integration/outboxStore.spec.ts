@@ -78,7 +78,7 @@ test('a message ends as DISPATCHED, FAILED or RETRYABLE, depending on its handle
   expect(await outcome(elsewhere)).toBeUndefined()
 })
 
-test('a message without a handler is retried for days and ends unknown, never FAILED', async () => {
+test('a message without a handler is retried for days and ends as unknown, never as FAILED', async () => {
   const [rail] = topicRails({}, { expected: { topics: ['forgotten'], onMissingHandler: () => {} } })
   const answers = []
   for (let attempt = 1; attempt <= 20; attempt++) {

@@ -87,7 +87,7 @@ test('a fleet dispatches the payments of every database', async () => {
   }
 })
 
-test('a database under a second name is not served twice in a process (platform.alreadyServed)', async () => {
+test('a process does not serve one database twice under two names (platform.alreadyServed)', async () => {
   const { fleet } = await fixture(relayers)
   const second = await fixture(relayers, { discovery: new FixedDiscovery([entry('another name', dbs[0]!)]) })
   expect(second.events).toContainEqual({ type: 'platform.alreadyServed', database: 'another name' })

@@ -33,12 +33,12 @@ test.each<[string, (options: never) => unknown]>([
   ['openLedger', openLedger],
   ['ApiKeys', (options) => new ApiKeys(options)],
   ['Vault', (options) => new Vault(options)],
-])('%s refuses a URL in place of its options', async (_, verb) => {
+])('an admin function refuses a URL in place of its options: %s', async (_, verb) => {
   const calling = async () => Reflect.apply(verb, undefined, [url])
   await expect(calling()).rejects.toMatchObject({ message: 'options: expected an object, got string' })
 })
 
-test('deploy names an undefined url and suggests embedded:FOLDER for development', async () => {
+test('deploy refuses an undefined url and suggests embedded:FOLDER for development', async () => {
   await expect(Reflect.apply(deploy, undefined, [{ url: undefined }])).rejects.toMatchObject({
     code: 'INVALID_ARGUMENT',
     message:

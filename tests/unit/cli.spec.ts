@@ -131,7 +131,7 @@ describe('reportError', () => {
     )
   })
 
-  test('survives a chain of causes that loops', () => {
+  test('ends at a loop in the chain of causes', () => {
     const error = new Error('egg')
     error.cause = new Error('hen', { cause: error })
     expect(report(error).exitCode).toBe(1)

@@ -61,7 +61,7 @@ test('vault keygen creates a file that only its owner can read, and adds keys to
   })
 })
 
-test('a key file that others can read or that is invalid is refused without quoting it', async () => {
+test('a key file that is invalid or readable by others is refused; its content is not shown', async () => {
   const open = join(folder, 'open.json')
   await writeFile(open, await readFile(keys))
   await chmod(open, 0o644)

@@ -147,7 +147,7 @@ describe('an unsealed row', () => {
 })
 
 describe('a masked row', () => {
-  test('is valid with its masked payload, and with payloads=plain in full', async () => {
+  test('is valid with its masked payload, and with its full payload (payloads=plain)', async () => {
     expect((await checkProof(masked)).map(({ isMasked, defect }) => [isMasked, defect])).toEqual([
       [false, undefined],
       [true, undefined],

@@ -45,7 +45,7 @@ beforeAll(async () => {
 const raise = (queryable: Queryable, state: string, message = 'no', detail = '') =>
   call(queryable, 'raise_state', [state, message, detail]).catch((error: unknown) => error)
 
-test('a call in a schema that is not deployed is INVALID_SCHEMA_NAME with the remedy deploy', async () => {
+test('a call in a schema that is not deployed fails with INVALID_SCHEMA_NAME and a remedy', async () => {
   const error = await call({ query: (...given) => worker.query(...given), schema: 'nowhere' }, 'enqueue').catch(
     (thrown: unknown) => thrown,
   )

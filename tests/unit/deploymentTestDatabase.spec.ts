@@ -8,7 +8,7 @@ test('a statement runs in its role, under a login that is no superuser', async (
   expect(rows).toEqual([{ current_user: 'symphony_executor', session_user: 'symphony_test_login' }])
 })
 
-test('an item can be claimed and its lease moved into the past', async () => {
+test('expireLease and makeDue accept a claimed item', async () => {
   const enqueued = await db.queryNoRole<{ outbox_id: string }>(
     `SELECT outbox_id FROM enqueue_payment_outbox('i1', 'p1', 'k1', 'rail', '{"a":1}')`,
   )

@@ -237,7 +237,7 @@ describe('an unusable folder', () => {
     })
   })
 
-  test('is refused unchanged if its postgres folder is no cluster (EMBEDDED_DATA_DIR)', async () => {
+  test('is refused and left unchanged if its postgres folder is no cluster (EMBEDDED_DATA_DIR)', async () => {
     const dataDir = await freshDataDir()
     await mkdir(join(dataDir, 'postgres'), { recursive: true })
     await chmod(dataDir, 0o711)

@@ -441,7 +441,7 @@ describe('an unavailable database', () => {
     expect((await fixture.post(instruction, key)).status).toBe(200)
   })
 
-  test('removes only the values of the database from /metrics', async () => {
+  test('removes only the metrics of the database from /metrics', async () => {
     const nowhere = databaseAt('postgres://unknown-user@127.0.0.1:1/none')
     const counters = new Registry()
     new OutboxMetrics(counters).onRelayerEvent({ type: 'outbox.notified' })
