@@ -204,10 +204,12 @@ CREATE TABLE outbox_attempt_tallies (
   retryable bigint NOT NULL DEFAULT 0,
   failed bigint NOT NULL DEFAULT 0,
   zombie_requeue bigint NOT NULL DEFAULT 0,
-  outcome_unknown bigint NOT NULL DEFAULT 0
+  outcome_unknown bigint NOT NULL DEFAULT 0,
+  returned bigint NOT NULL DEFAULT 0
 );
 COMMENT ON TABLE outbox_attempt_tallies IS 'Counts of attempts, one row per call that recorded them. Repair adds them to outbox_attempt_totals.';
 COMMENT ON COLUMN outbox_attempt_tallies.outcome_unknown IS 'Attempts among retryable and zombie_requeue that left the outcome unknown.';
+COMMENT ON COLUMN outbox_attempt_tallies.returned IS 'Payments whose first return was recorded.';
 
 -- table outbox_attempt_totals of symphony_owner
 CREATE TABLE outbox_attempt_totals (
@@ -217,10 +219,12 @@ CREATE TABLE outbox_attempt_totals (
   failed bigint NOT NULL DEFAULT 0,
   zombie_requeue bigint NOT NULL DEFAULT 0,
   outcome_unknown bigint NOT NULL DEFAULT 0,
+  returned bigint NOT NULL DEFAULT 0,
   CONSTRAINT outbox_attempt_totals_pkey PRIMARY KEY (minute)
 );
 COMMENT ON TABLE outbox_attempt_totals IS 'Attempts per minute. Minutes older than two hours are added to the row -infinity.';
 COMMENT ON COLUMN outbox_attempt_totals.outcome_unknown IS 'Attempts among retryable and zombie_requeue that left the outcome unknown.';
+COMMENT ON COLUMN outbox_attempt_totals.returned IS 'Payments whose first return was recorded.';
 
 -- table outbox_contradictions of symphony_owner
 CREATE TABLE outbox_contradictions (
@@ -292,7 +296,13 @@ CREATE VIEW outbox_operational_status WITH (security_barrier=true) AS
     f.epoch_no AS freeze_epoch_no,
     f.freeze_cause,
     f.freeze_reason,
-    f.frozen_at
+    f.frozen_at,
+    back.total IS NOT NULL AS returned,
+        CASE
+            WHEN NOT d.amount_secret THEN back.total
+            ELSE NULL::text
+        END AS returned_amount,
+    i.replaces
    FROM payment_outbox_identities i
      LEFT JOIN payment_outbox_pending p ON p.outbox_id = i.outbox_id
      LEFT JOIN LATERAL ( SELECT t.attempt_no,
@@ -326,12 +336,20 @@ CREATE VIEW outbox_operational_status WITH (security_barrier=true) AS
            FROM dispatch_epochs e
           WHERE p.outcome_unknown AND e.marked_at IS NOT NULL AND e.frozen_at >= p.created_at AND (a.completed_at IS NULL OR a.completed_at <= e.frozen_at) AND a.outcome_unknown IS NOT TRUE
           ORDER BY e.epoch_no DESC
-         LIMIT 1) f ON true;
+         LIMIT 1) f ON true
+     LEFT JOIN LATERAL ( SELECT e.detail ->> 'returned_total'::text AS total
+           FROM payment_outbox_events e
+          WHERE e.outbox_id = i.outbox_id AND e.event_type = 'RETURN_RECORDED'::text
+          ORDER BY e.event_no DESC
+         LIMIT 1) back ON true;
 COMMENT ON VIEW outbox_operational_status IS 'One row per item, pending or terminal, with its state and its latest attempt.';
 COMMENT ON COLUMN outbox_operational_status.amount IS 'Amount in the payload, if its field class is public or the rail is undeclared.';
 COMMENT ON COLUMN outbox_operational_status.destination IS 'Masked destination. Shows the last four characters of one with at least twelve, if its field class is public or masked.';
 COMMENT ON COLUMN outbox_operational_status.destination_withheld IS 'Reason why no destination is shown: encrypted, forbidden, or undeclared while no process has declared the rail.';
 COMMENT ON COLUMN outbox_operational_status.freeze_epoch_no IS 'Latest epoch whose freeze made the outcome of this item unknown; else null.';
+COMMENT ON COLUMN outbox_operational_status.returned IS 'Whether the rail returned money of the payment.';
+COMMENT ON COLUMN outbox_operational_status.returned_amount IS 'Sum of the returns, if the field class of the amount is public; null without a return.';
+COMMENT ON COLUMN outbox_operational_status.replaces IS 'Payment that this item replaces: a FAILED one, or one that the rail returned.';
 
 -- table outbox_pauses of symphony_owner
 CREATE TABLE outbox_pauses (
@@ -531,6 +549,8 @@ CREATE TABLE payment_outbox_events (
 );
 CREATE INDEX ix_events_recorded ON payment_outbox_events USING btree (recorded_xid);
 COMMENT ON INDEX ix_events_recorded IS 'Sealing: rows after a given transaction, in order. About six bytes per row.';
+CREATE INDEX ix_events_returned ON payment_outbox_events USING btree (outbox_id) WHERE event_type = 'RETURN_RECORDED'::text;
+COMMENT ON INDEX ix_events_returned IS 'Returns: those of one payment, and the list of returned payments, newest first. One entry per return.';
 CREATE TRIGGER payment_outbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_events ENABLE ALWAYS TRIGGER payment_outbox_events_is_append_only;
 COMMENT ON TABLE payment_outbox_events IS 'Ledger events: late outcomes, holds, decisions, pauses; with full_trail also every change of a pending row.';
@@ -941,20 +961,23 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             o.dispatched,
             o.retryable,
             o.failed,
-            o.zombie_requeue
+            o.zombie_requeue,
+            o.returned
            FROM outbox_attempt_totals o
         UNION ALL
          SELECT t.recorded_at,
             t.dispatched,
             t.retryable,
             t.failed,
-            t.zombie_requeue
+            t.zombie_requeue,
+            t.returned
            FROM outbox_attempt_tallies t
         ), ledger AS (
          SELECT COALESCE(sum(r.dispatched), 0::numeric)::bigint AS dispatched_total,
             COALESCE(sum(r.retryable), 0::numeric)::bigint AS retryable_total,
             COALESCE(sum(r.failed), 0::numeric)::bigint AS failed_total,
             COALESCE(sum(r.zombie_requeue), 0::numeric)::bigint AS zombie_requeue_total,
+            COALESCE(sum(r.returned), 0::numeric)::bigint AS returned_total,
             COALESCE(sum(r.dispatched) FILTER (WHERE w_1.last_hour), 0::numeric)::bigint AS dispatched_last_hour,
             COALESCE(sum(r.retryable) FILTER (WHERE w_1.last_hour), 0::numeric)::bigint AS retryable_last_hour,
             COALESCE(sum(r.failed) FILTER (WHERE w_1.last_hour), 0::numeric)::bigint AS failed_last_hour,
@@ -1051,7 +1074,8 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
     COALESCE(( SELECT EXTRACT(epoch FROM statement_timestamp() - z.paused_at) AS "extract"
            FROM outbox_pauses z
           WHERE z.kind = 'all'::text), 0::numeric)::double precision AS all_paused_age_seconds,
-    q.held_reference_invalid_count
+    q.held_reference_invalid_count,
+    l.returned_total
    FROM queue q
      CROSS JOIN ledger l
      CROSS JOIN contradiction c
@@ -1069,6 +1093,7 @@ COMMENT ON COLUMN supervisor_outbox_status.ledger_break_count IS 'Breaks that th
 COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS 'Time since the first verification that found a break after the last one without a break; null if the latest found none.';
 COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS 'Age since creation of the oldest item without a terminal outcome, blocked and held items included. An item scheduled for later and never attempted does not count.';
 COMMENT ON COLUMN supervisor_outbox_status.all_paused_age_seconds IS 'Time since everything was paused; 0 while it is not.';
+COMMENT ON COLUMN supervisor_outbox_status.returned_total IS 'Number of DISPATCHED payments of which the rail returned money. Sums of amounts would mix currencies.';
 
 -- view supervisor_scheduler_status of symphony_owner
 CREATE VIEW supervisor_scheduler_status WITH (security_barrier=true) AS
@@ -1264,7 +1289,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 158622ca274293d20618d8375e3312ba1de8da15a5cc6464006e2cbd2ce0dfb5
+-- body: sha256 c47b178a8fcf2007bfc9727f5d9ca76cc01e4575c752651717844920defbdc8d
 COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[]) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
@@ -1532,6 +1557,22 @@ SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 2c2839bd2c0a940723a3ef073f62f327c9e1102639d1e316b0c7ed3f7bc3a80e
 COMMENT ON FUNCTION check_outbox_pause(text, text, text) IS 'Internal: raises 22023 unless a pause is well-formed.';
+
+-- function check_outbox_replacements(uuid[]) of symphony_owner
+CREATE FUNCTION check_outbox_replacements(p_outbox_ids uuid[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 bc650127d7c22f069953075df8be03adbd127c5290ec2f2fa49b82311177bfd6
+COMMENT ON FUNCTION check_outbox_replacements(uuid[]) IS 'Internal: raises P7017 for the first item that replaces a payment which cannot be replaced.';
 
 -- function check_scheduled_message(text, jsonb, text, text) of symphony_owner
 CREATE FUNCTION check_scheduled_message(p_topic text, p_payload jsonb, p_participant_id text, p_delivery text)
@@ -2117,8 +2158,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 36d502b89c009d9313545921118a619b8e81cc53ff23a718323cf79267349eb0
-COMMENT ON FUNCTION hold_outbox_redrives(uuid, text) IS 'Internal: holds the open redrive of a payment that a late report says the rail paid.';
+-- body: sha256 5ab104c0be6a81613ffeee6d53b628abaa222c80e8b989553eb9454a622705f4
+COMMENT ON FUNCTION hold_outbox_redrives(uuid, text) IS 'Internal: holds the open redrive and the open replacement of a payment that a late report says the rail paid.';
 
 -- function inbox_content_hash(text, text) of symphony_owner
 CREATE FUNCTION inbox_content_hash(p_topic text, p_payload_text text)
@@ -2245,8 +2286,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 3e59acf58b2cc5c6633d7d752ffcbda6cf64d81292c0a66251d44a4d3960b571
-COMMENT ON FUNCTION late_paid_item(uuid) IS 'Internal: returns the item of this payment that the rail paid, according to a late report.';
+-- body: sha256 f8fdced42b2bd50680cdb58c526f1b4733f2891331b53ba9997016828f80837c
+COMMENT ON FUNCTION late_paid_item(uuid) IS 'Internal: returns the item that the rail paid, according to a late report, of this payment or of one that it replaces.';
 
 -- function ledger_sealing_status() of symphony_owner
 CREATE FUNCTION ledger_sealing_status()
@@ -2385,8 +2426,24 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 bc1483613427108becc9cee612e94a63dfac36a270a8af6248ee4ed3f8ec67e4
+-- body: sha256 bb37a57479369af82528a76a5c7dac0447ad4729905a1ea0695d5025e5b36549
 COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item and returns the position of its redrive in a halted stream, or raises P7001 or P7006.';
+
+-- function lock_replaced_outbox_payments(uuid[]) of symphony_owner
+CREATE FUNCTION lock_replaced_outbox_payments(p_replaces uuid[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 b04830a9ff4fe2357752447d3e81ce3b0d4342fefdd949b8102275302fa46918
+COMMENT ON FUNCTION lock_replaced_outbox_payments(uuid[]) IS 'Internal: locks the payments of these items, in the order of their ids. Nulls are allowed.';
 
 -- function mark_frozen_outbox_items(integer, text) of symphony_owner
 CREATE FUNCTION mark_frozen_outbox_items(p_epoch_no integer, p_actor text)
@@ -2594,6 +2651,22 @@ SET search_path=symphony, pg_temp
 -- body: sha256 fa8b340b1a393e70ceabb252e3dc772d8e5fb20995f844c3988b471a094e23cb
 COMMENT ON FUNCTION outbox_hold_detail(text, timestamp with time zone) IS 'Internal: returns the detail of HOLD_PLACED: the reason and, if the full trail is on, the time.';
 
+-- function outbox_not_replaceable(uuid, text, uuid) of symphony_owner
+CREATE FUNCTION outbox_not_replaceable(p_outbox_id uuid, p_participant_id text, p_by uuid)
+RETURNS text
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 4ffa76581560234797f24185b2ad970361c2deaf9ff636a96a0cad26cacf5d0d
+COMMENT ON FUNCTION outbox_not_replaceable(uuid, text, uuid) IS 'Internal: returns why an item cannot replace this payment; null if it can.';
+
 -- function outbox_payment_items(uuid) of symphony_owner
 CREATE FUNCTION outbox_payment_items(p_outbox_id uuid)
 RETURNS SETOF payment_outbox_identities
@@ -2609,6 +2682,22 @@ SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 d6ef6d49e9433a0f9b1e715a9cc95be857233780780cbd3dafda41133b7011ae
 COMMENT ON FUNCTION outbox_payment_items(uuid) IS 'Internal: returns every item of the payment of this item, itself included.';
+
+-- function outbox_replacement(uuid, uuid) of symphony_owner
+CREATE FUNCTION outbox_replacement(p_outbox_id uuid, p_except uuid DEFAULT NULL::uuid)
+RETURNS uuid
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 cf87ce713afa82d79f964d789e96be30de44b0efbeff368859a1c6122ae7bde5
+COMMENT ON FUNCTION outbox_replacement(uuid, uuid) IS 'Internal: returns the item that replaces the payment of this item, other than p_except; null if there is none.';
 
 -- function pause_job(text) of symphony_owner
 CREATE FUNCTION pause_job(p_job_name text)
@@ -2774,7 +2863,7 @@ RETURNS text
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 c83ab667c25bc576030aad42433258da38d616c3852012ae7a829eae5711ff49
+-- body: sha256 42b101f5f391d8bad6e145e669e93190b1ee293af630f1e4e8549174c19e3193
 COMMENT ON FUNCTION raise_idempotency_conflict(integer) IS 'Internal: raises P7004 for an item of an enqueue, with its position in the call.';
 
 -- function raise_lease_lost(uuid, uuid) of symphony_owner
@@ -2879,6 +2968,17 @@ SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 112f00aac8b42d19417f3aa93dcc5797f19e4151b201c3a5baf52d2f892979e2
 COMMENT ON FUNCTION record_outbox_contradictions(text, uuid[], jsonb[], uuid[]) IS 'Internal: appends TERMINAL_BLOCKED events and opens their reviews.';
+
+-- function record_outbox_return(uuid, numeric, text, text, text, timestamp with time zone) of symphony_owner
+CREATE FUNCTION record_outbox_return(p_outbox_id uuid, p_amount numeric, p_currency text, p_code text, p_reference text, p_occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
+RETURNS TABLE(event_id uuid, created boolean, returned_total numeric)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 2082090b16e547947e5f5bf9356511647051f4830f001752c0bc5d1bedbec25b
+COMMENT ON FUNCTION record_outbox_return(uuid, numeric, text, text, text, timestamp with time zone) IS 'Records that the rail returned money of a DISPATCHED payment, once per reference. The sum of the returns cannot exceed the payment (P7015).';
 
 -- function redrive_outbox_item(uuid, text) of symphony_owner
 CREATE FUNCTION redrive_outbox_item(p_outbox_id uuid, p_reason text)
@@ -3025,8 +3125,8 @@ SET search_path=symphony, pg_temp
 -- body: sha256 60add4afb25a10c65e6699a448faec4d21e2ce662939f5139dfc92e682ecc8bd
 COMMENT ON FUNCTION repair_expired_leases(integer, text, boolean) IS 'Requeues items whose lease expired, each with its ledger row. Returns the repaired items and new holds; with p_report_failures also the items that it could not repair, with the SQLSTATE.';
 
--- function report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[]) of symphony_owner
-CREATE FUNCTION report_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_is_message boolean, p_is_new boolean[])
+-- function report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[], uuid[]) of symphony_owner
+CREATE FUNCTION report_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_is_message boolean, p_is_new boolean[], p_replaces uuid[])
 RETURNS TABLE(ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -3038,8 +3138,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 a931f5ed22fb14fb8d9246f4c914688dba010f371890eb8f75b06f842b97d638
-COMMENT ON FUNCTION report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[]) IS 'Internal: returns the rows of an enqueue that has known items. Raises P7004 for a known instruction and key with other content.';
+-- body: sha256 e0da23bed97c174aa16e448d37d942b7dd76cda18113ddea9e774aa486953059
+COMMENT ON FUNCTION report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[], uuid[]) IS 'Internal: returns the rows of an enqueue that has known items. Raises P7004 for a known instruction and key with other content.';
 
 -- function require_key_scope(text) of symphony_owner
 CREATE FUNCTION require_key_scope(p_key_scope text)
@@ -3079,6 +3179,17 @@ LANGUAGE plpgsql STABLE
 SET search_path=symphony, pg_temp
 -- body: sha256 d5776ebd793dabf9363985a6f7a20d50afb14db9e54a5e824900a21bef7a1542
 COMMENT ON FUNCTION require_read_committed() IS 'Internal: raises 40001 unless the transaction runs under READ COMMITTED.';
+
+-- function require_returnable_outbox_item(uuid) of symphony_owner
+CREATE FUNCTION require_returnable_outbox_item(p_outbox_id uuid, OUT attempt_id uuid, OUT amount numeric, OUT currency text)
+RETURNS record
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 d35435ee12f544cbe24638169e0a14ecbbfbbd432874af8514e7c930dffa7c29
+COMMENT ON FUNCTION require_returnable_outbox_item(uuid) IS 'Internal: returns attempt, amount and currency of a DISPATCHED payment, or raises 22023, P7001 or P7006.';
 
 -- function require_utf8_session() of symphony_owner
 CREATE FUNCTION require_utf8_session()
@@ -3184,7 +3295,7 @@ RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 84f16056808f52e20fd5fbd6501ec65fca06f8429125de65c30460adbd4d3be9
+-- body: sha256 6597d281ee11198b16f5055f6e8e5aa8e94f6ab2e748e87a3b206d148492df60
 COMMENT ON FUNCTION roll_up_outbox_tallies() IS 'Internal: adds the tallies of recorded attempts to totals per minute.';
 
 -- function schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) of symphony_owner
@@ -3461,6 +3572,8 @@ GRANT EXECUTE ON function read_subject_keys(uuid[]) TO symphony_executor;
 GRANT EXECUTE ON function record_inbox_sighting(text, text, text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) TO symphony_executor;
 GRANT EXECUTE ON function record_ledger_verification(bigint, bigint) TO symphony_auditor;
+GRANT EXECUTE ON function record_outbox_return(uuid, numeric, text, text, text, timestamp with time zone) TO symphony_control;
+GRANT EXECUTE ON function record_outbox_return(uuid, numeric, text, text, text, timestamp with time zone) TO symphony_executor;
 GRANT EXECUTE ON function redrive_outbox_item(uuid, text) TO symphony_control;
 GRANT EXECUTE ON function release_lease(text, text, uuid) TO symphony_executor;
 GRANT EXECUTE ON function release_outbox_lease(uuid, uuid, text) TO symphony_executor;

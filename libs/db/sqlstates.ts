@@ -16,7 +16,9 @@ export const RAISED_SQLSTATES: ReadonlyMap<string, ErrorCode> = new Map([
   ['P7011', 'INBOX_UNKNOWN'],
   ['P7012', 'UNKNOWN_JOB'],
   ['P7014', 'KEY_REUSED'],
+  ['P7015', 'RETURN_EXCEEDS_PAYMENT'],
   ['P7016', 'ACTOR_UNVERIFIED'],
+  ['P7017', 'NOT_REPLACEABLE'],
   ['22023', 'INVALID_PARAMETER'],
 ])
 

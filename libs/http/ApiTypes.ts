@@ -34,6 +34,8 @@ import type {
   ProposalPage,
   ReasonBody,
   ResolveBody,
+  ReturnBody,
+  ReturnRecorded,
   Reviewed,
   Withdrawn,
 } from './shapes/decisions.js'
@@ -122,6 +124,8 @@ export interface ApiTypes {
   readonly Rails: Rails
   readonly ReasonBody: ReasonBody
   readonly ResolveBody: ResolveBody
+  readonly ReturnBody: ReturnBody
+  readonly ReturnRecorded: ReturnRecorded
   readonly Reviewed: Reviewed
   readonly Revived: Revived
   readonly Scope: Scope

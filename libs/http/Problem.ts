@@ -22,10 +22,12 @@ export const PROBLEMS = Object.freeze({
   JOB_NOT_FOUND: { status: 404, title: 'No such job' },
   MESSAGE_NOT_FOUND: { status: 404, title: 'No such message in the inbox' },
   WEBHOOK_SOURCE_UNKNOWN: { status: 404, title: 'No such source of webhooks' },
-  IDEMPOTENCY_CONFLICT: { status: 409, title: 'This instruction id and key already exist with other content' },
+  IDEMPOTENCY_CONFLICT: { status: 409, title: 'This id or key already exists with other content' },
   KEY_REUSED: { status: 409, title: 'This idempotency key belongs to another instruction' },
   CONTENT_DIFFERS: { status: 409, title: 'This message id already exists with other content' },
   ALREADY_ENDED: { status: 409, title: 'The payment has ended' },
+  RETURN_EXCEEDS_PAYMENT: { status: 409, title: 'The returns would exceed the payment' },
+  NOT_REPLACEABLE: { status: 409, title: 'The payment cannot be replaced' },
   DECISION_REFUSED: { status: 409, title: 'The current state does not allow this' },
   SECOND_PERSON_REQUIRED: { status: 409, title: 'This needs a second person' },
   SUBJECT_ERASED: { status: 409, title: 'The encryption key of the subject was destroyed' },
@@ -126,6 +128,8 @@ function classifyError(error: unknown, invalid: ProblemCode): ClassifiedError {
 const RAISED: Readonly<Record<string, ProblemCode>> = {
   ALREADY_TERMINAL: 'ALREADY_ENDED',
   HELD: 'DECISION_REFUSED',
+  RETURN_EXCEEDS_PAYMENT: 'RETURN_EXCEEDS_PAYMENT',
+  NOT_REPLACEABLE: 'NOT_REPLACEABLE',
   APPROVAL_REQUIRED: 'SECOND_PERSON_REQUIRED',
   ACTOR_UNVERIFIED: 'UNAUTHENTICATED',
   INBOX_UNKNOWN: 'MESSAGE_NOT_FOUND',
@@ -166,12 +170,17 @@ function classifyDatabaseError(error: SymphonyError, invalid: ProblemCode): Clas
 }
 
 function describeConflict(error: SymphonyError): ClassifiedError {
+  const argument = itemNamedIn(error)
+  // Only an enqueue names an item. A return conflicts by its reference.
+  if (argument === undefined) {
+    return { code: 'IDEMPOTENCY_CONFLICT', detail: sentences(error.message, textIn(error, 'hint')) }
+  }
   return {
     code: 'IDEMPOTENCY_CONFLICT',
     detail:
       'Instruction id and key identify a payment. This pair already exists with another participant, rail or payload. ' +
       'Repeat the first content to get its result; a new payment needs a new key.',
-    argument: itemNamedIn(error),
+    argument,
   }
 }
 

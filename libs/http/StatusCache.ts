@@ -149,6 +149,7 @@ function figuresOf(queue: OutboxStatus): QueueStats {
     dispatchedLastHour: String(queue.dispatchedLastHour),
     retryableLastHour: String(queue.retryableLastHour),
     failedLastHour: String(queue.failedLastHour),
+    returnedTotal: String(queue.returnedTotal),
     dlqDepth: String(queue.dlqDepth),
     unreviewedContradictionCount: String(queue.unreviewedContradictionCount),
     outcomeUnknownCount: String(queue.outcomeUnknownCount),

@@ -64,6 +64,8 @@ export type {
   ProposalPage,
   ReasonBody,
   ResolveBody,
+  ReturnBody,
+  ReturnRecorded,
   Reviewed,
   Withdrawn,
 } from './shapes/decisions.js'

@@ -55,8 +55,8 @@ export class Ledger implements AsyncDisposable {
   }
 
   /**
-   * Verifies the ledger and checks the invariants I1 to I10. An export has no queue, so I1, I8 and I10 are not checked
-   * for it. I3, I4 and I5 need `effects`, the rail book.
+   * Verifies the ledger and checks the invariants I1 to I11. For an export I1, I8, I10 and I11 are not checked. I3, I4
+   * and I5 need `effects`, the rail book.
    */
   async audit({ checkpoints, ...options }: Omit<AuditOptions, 'checkpoints'> & ReadOptions = {}): Promise<AuditReport> {
     const origin = this.#origin

@@ -19,6 +19,7 @@ import {
   findMisplacedItems,
   findNumberGaps,
   findOverdueLeases,
+  findOverReturned,
   findSequenceGaps,
   type LedgerCounts,
 } from './db.js'
@@ -62,6 +63,7 @@ export async function auditDatabase(role: Queryable, options: AuditOptions = {})
     verdict('I6', await findNumberGaps(role)),
     verdict('I7', await findSequenceGaps(role)),
     verdict('I8', await findOverdueLeases(role, options.leaseGraceSeconds ?? 120)),
+    verdict('I11', await findOverReturned(role)),
   ]
   if (options.drained === true) {
     const left = (counts.pending ?? 0n) - (counts.held ?? 0n)
@@ -158,4 +160,4 @@ function readTerminalOutcome(row: LedgerRow, books: RailBookComparison | undefin
   return outcome
 }
 
-const ALL: readonly InvariantId[] = ['I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7', 'I8', 'I9', 'I10']
+const ALL: readonly InvariantId[] = ['I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7', 'I8', 'I9', 'I10', 'I11']

@@ -312,6 +312,30 @@ export async function findOverdueLeases(role: Queryable, graceSeconds: number): 
   )
 }
 
+/**
+ * Finds returns of items that are not DISPATCHED, and payments with higher returns than the payload says. Without a
+ * readable amount and currency in the payload, the sum has no bound.
+ */
+export async function findOverReturned(role: Queryable): Promise<string[]> {
+  return ids(
+    role,
+    `SELECT r.outbox_id AS id
+     FROM (
+       SELECT e.outbox_id, min(e.detail ->> 'currency') AS currency, sum(${decimalOf(`e.detail ->> 'amount'`)}) AS total
+       FROM ${qualify(role, 'payment_outbox_events')} e WHERE e.event_type = 'RETURN_RECORDED' GROUP BY e.outbox_id
+     ) r
+     LEFT JOIN ${qualify(role, 'payment_outbox_attempts')} a ON a.outbox_id = r.outbox_id AND a.state = 'DISPATCHED'
+     WHERE a.outbox_id IS NULL
+       OR (a.payload ->> 'currency' = r.currency AND ${decimalOf(`a.payload ->> 'amount'`)} < r.total)
+     LIMIT ${EXAMPLES_MAX}`,
+  )
+}
+
+/** Returns SQL for the number in a text; null for other text, so that changed rows cannot fail the query. */
+function decimalOf(text: string): string {
+  return `CASE WHEN (${text}) COLLATE "C" ~ '^[0-9]{1,18}([.][0-9]{1,18})?$' THEN (${text})::numeric END`
+}
+
 async function ids(role: Queryable, text: string, values: readonly unknown[] = []): Promise<string[]> {
   const { rows } = await role.query<{ id: string }>(text, values)
   return rows.map(({ id }) => id)

@@ -43,7 +43,7 @@ export const EVIDENCE_FILES: Readonly<Record<string, readonly [proves: string, r
   'tables.json': ['Every table and view, its owner and options', '—'],
   'triggers.json': ['The triggers that protect the ledger. They fire always, also in replica mode', 'P0001'],
   'verification.json': [
-    'The hashes of all rows and blocks, recomputed, and the invariants I1 to I10 as far as they could be checked',
+    'The hashes of all rows and blocks, recomputed, and the invariants I1 to I11 as far as they could be checked',
     'P0001, P7002 (a stale worker changes nothing)',
   ],
   'views.json': ['What dashboards read: the definition of each view', '—'],

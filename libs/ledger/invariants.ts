@@ -1,7 +1,7 @@
 import type { LedgerRow } from './LedgerRow.js'
 import { integerOf } from './record.js'
 
-export type InvariantId = 'I1' | 'I2' | 'I3' | 'I4' | 'I5' | 'I6' | 'I7' | 'I8' | 'I9' | 'I10'
+export type InvariantId = 'I1' | 'I2' | 'I3' | 'I4' | 'I5' | 'I6' | 'I7' | 'I8' | 'I9' | 'I10' | 'I11'
 
 export interface InvariantVerdict {
   readonly id: InvariantId
@@ -22,6 +22,7 @@ const INVARIANTS: Readonly<Record<InvariantId, string>> = Object.freeze({
   I8: 'no expired lease stays unrepaired for long',
   I9: 'no row of the ledger was changed',
   I10: 'only held items are pending after a drain',
+  I11: 'only DISPATCHED payments were returned, and no more than was paid',
 })
 
 export function verdict(id: InvariantId, found: readonly string[]): InvariantVerdict {

@@ -146,6 +146,11 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
     help: 'Time since the oldest due item became due.',
     read: ({ outbox }) => [outbox.oldestDueAgeSeconds],
   },
+  {
+    name: 'outbox_returned_payments',
+    help: 'DISPATCHED payments of which the rail returned money. Amounts are not summed, because currencies differ.',
+    read: ({ outbox }) => [outbox.returnedTotal],
+  },
   { name: 'dlq_depth', help: 'Items that ended as FAILED.', read: ({ outbox }) => [outbox.dlqDepth] },
   {
     name: 'expired_lease_count',

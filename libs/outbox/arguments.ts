@@ -209,7 +209,7 @@ function optionalBoolean(argument: ArgumentName, value: boolean | null | undefin
   return value
 }
 
-function optionalDate(argument: ArgumentName, value: Date | undefined): Date | null {
+export function optionalDate(argument: ArgumentName, value: Date | undefined): Date | null {
   if (value === undefined) return null
   if (!(value instanceof Date) || Number.isNaN(value.getTime())) {
     throw new InvalidArgumentError(argument, 'expected a valid Date')

@@ -36,13 +36,13 @@ export {
   checkDispatchEpoch,
   declareOutboxRails,
   deregisterOutboxWorker,
-  describeFreezeCause,
   freezeDispatch,
   heartbeatOutboxWorker,
   liftDispatchFreeze,
   nextOutboxEvent,
   pauseOutbox,
   placeOutboxHold,
+  recordOutboxReturn,
   redriveOutboxItem,
   repairExpiredLeases,
   resolveOutboxHold,
@@ -86,6 +86,7 @@ export {
 } from './reads/decisions.js'
 export type { ContradictionSearch, ProposalSearch } from './reads/decisions.js'
 export {
+  describeFreezeCause,
   readDispatchEpoch,
   readLatestAttempts,
   readDatabaseTime,
@@ -107,6 +108,7 @@ export {
   readItemViews,
   readParticipantOf,
   readRedrives,
+  readReplacement,
 } from './reads/items.js'
 export { readReplays } from './reads/replay.js'
 export type { ItemReplay, TrailGap } from './reads/replay.js'
@@ -151,7 +153,9 @@ export type {
   OutboxInstruction,
   OutboxState,
   PauseKind,
+  PaymentReturn,
   RecordedAttempt,
+  RecordedReturn,
   RepairedLease,
   UnleasedTakeover,
   UnrepairedLease,

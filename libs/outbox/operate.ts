@@ -2,6 +2,8 @@ import {
   BATCH_SIZE,
   boundedInteger,
   encodePayload,
+  ERROR_CODE_LENGTH_MAX,
+  parseMoney,
   RAIL_REFERENCE_LENGTH_MAX,
   REASON_LENGTH_MAX,
   requiredId,
@@ -11,17 +13,18 @@ import {
 } from '../core/index.js'
 import { call, onlyRow, type Queryable } from '../db/index.js'
 import type { LoadedRail } from '../rails/index.js'
-import { optionalRails, optionalText } from './arguments.js'
+import { optionalDate, optionalRails, optionalText } from './arguments.js'
 import { toDate, toEpochCheck, type EpochCheckRow } from './rows.js'
 import type {
   ApprovedProposal,
   DecisionResult,
   EpochCheck,
   EpochRecord,
-  FreezeCause,
   HoldDecision,
   OrderedFailurePolicy,
   PauseKind,
+  PaymentReturn,
+  RecordedReturn,
   RepairedLease,
   UnrepairedLease,
 } from './types.js'
@@ -148,11 +151,6 @@ export async function checkDispatchEpoch(role: Queryable, workerId: string, reco
   return toEpochCheck(onlyRow(rows))
 }
 
-/** Describes the cause of a freeze to the operator who decides. */
-export function describeFreezeCause(cause: FreezeCause): string {
-  return FREEZE_CAUSES[cause]
-}
-
 /** Freezes dispatch, after a restore that the checks cannot detect. Returns false if dispatch was already frozen. */
 export async function freezeDispatch(role: Queryable, reason: string): Promise<boolean> {
   const rows = await call<{ freeze_dispatch: boolean }>(role, 'freeze_dispatch', [
@@ -236,6 +234,28 @@ export async function reviewOutboxContradiction(role: Queryable, eventId: string
   return onlyRow(rows).review_outbox_contradiction
 }
 
+/**
+ * Records that the rail returned money of a DISPATCHED payment, as symphony_control or symphony_executor. A repeat with
+ * the same reference and content returns the first event.
+ */
+export async function recordOutboxReturn(role: Queryable, given: PaymentReturn): Promise<RecordedReturn> {
+  parseMoney(given.amount, given.currency)
+  const rows = await call<{ event_id: string; created: boolean; returned_total: string }>(
+    role,
+    'record_outbox_return',
+    [
+      requiredUuid('outboxId', given.outboxId),
+      given.amount,
+      given.currency,
+      requiredText('code', given.code, ERROR_CODE_LENGTH_MAX),
+      requiredText('reference', given.reference, RAIL_REFERENCE_LENGTH_MAX),
+      optionalDate('occurredAt', given.occurredAt),
+    ],
+  )
+  const { event_id: eventId, created, returned_total: returnedTotal } = onlyRow(rows)
+  return { eventId, created, returnedTotal: String(returnedTotal) }
+}
+
 /** Pauses claiming. Returns false if it was already paused. Current leases continue. */
 export async function pauseOutbox(role: Queryable, kind: PauseKind, name: string, reason: string): Promise<boolean> {
   const rows = await call<{ pause_outbox: boolean }>(role, 'pause_outbox', [
@@ -265,15 +285,4 @@ export async function setParticipantOutboxPolicy(
     requiredId('participantId', participantId),
     requiredText('onOrderedFailure', onOrderedFailure, 20),
   ])
-}
-
-const FREEZE_CAUSES: Readonly<Record<FreezeCause, string>> = {
-  ANOTHER_SERVER:
-    'The data is on another server than before: a restored dump, a copy, or an upgrade that made a new one.',
-  ANOTHER_DATABASE: 'The data is in another database than before: a copy, or a dump restored beside it.',
-  LOWER_TIMELINE: 'The server is on an earlier timeline than before: an old primary, or an older backup.',
-  NEW_TIMELINE:
-    'A standby was promoted, or a backup was recovered, and it is not certain that everything had reached it.',
-  LOST_COMMITS: "A worker's epoch record is newer than the database: the database is an earlier state of itself.",
-  OPERATOR: 'An operator froze dispatch.',
 }

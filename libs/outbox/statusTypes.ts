@@ -43,6 +43,8 @@ export interface OutboxStatus {
   readonly retryableLastHour: bigint
   readonly failedLastHour: bigint
   readonly dlqDepth: bigint
+  /** DISPATCHED payments of which the rail returned money. */
+  readonly returnedTotal: bigint
   /** Pending items with an unknown outcome. */
   readonly outcomeUnknownCount: bigint
   readonly heldOutcomeUnknownCount: bigint
@@ -138,6 +140,12 @@ export interface ItemStatus extends ShownMoney {
   readonly lastErrorCode: string | null
   readonly isMessage: boolean
   readonly lastAttemptAction: AttemptAction | null
+  /** Whether the rail returned money of the payment. */
+  readonly returned: boolean
+  /** Sum of the returns as decimal text; null without a return, or if the amount is secret. */
+  readonly returnedAmount: string | null
+  /** Payment that this one replaces. */
+  readonly replaces: string | null
 }
 
 export interface Page<Item> {

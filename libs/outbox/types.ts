@@ -223,6 +223,29 @@ export interface ApprovedProposal {
   readonly redrivenAs: string | null
 }
 
+/** Money of a DISPATCHED payment that the rail returned. */
+export interface PaymentReturn {
+  readonly outboxId: string
+  /** Returned amount as a decimal string, such as `12.50`: the whole payment or a part of it. */
+  readonly amount: string
+  readonly currency: string
+  /** Reason code of the rail, such as `AC04`. */
+  readonly code: string
+  /** Rail's own id of the return. A repeat with the same reference is recognised. */
+  readonly reference: string
+  /** Time of the return. @default now */
+  readonly occurredAt?: Date
+}
+
+export interface RecordedReturn {
+  /** Id of the RETURN_RECORDED event. */
+  readonly eventId: string
+  /** False if this return was recorded before. */
+  readonly created: boolean
+  /** Sum of all returns of the payment, as a decimal string. */
+  readonly returnedTotal: string
+}
+
 /** Kind of a pause. `all` pauses every payment and message on every rail; such a pause must have the name `all`. */
 export type PauseKind = 'rail' | 'participant' | 'stream' | 'all'
 

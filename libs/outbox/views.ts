@@ -36,6 +36,12 @@ export interface ItemView extends ShownMoney {
   readonly lastErrorCode: string | null
   readonly isMessage: boolean
   readonly lastAttemptAction: AttemptAction | null
+  /** Whether the rail returned money of the payment. */
+  readonly returned: boolean
+  /** Sum of the returns as decimal text; null without a return, or if the amount is secret. */
+  readonly returnedAmount: string | null
+  /** Payment that this one replaces. */
+  readonly replaces: string | null
 }
 
 export interface AttemptView {

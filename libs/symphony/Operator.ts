@@ -11,6 +11,7 @@ import {
   readHeldItems,
   readPauses,
   readProposalPage,
+  recordOutboxReturn,
   redriveOutboxItem,
   requireKnownName,
   resolveOutboxHold,
@@ -29,11 +30,13 @@ import {
   type OrderedFailurePolicy,
   type PauseKind,
   type PauseView,
+  type PaymentReturn,
   type ProposalView,
+  type RecordedReturn,
 } from '../outbox/index.js'
 import { FILTERS_OF_A_STATE } from './Payments.js'
 
-type Search = Partial<Omit<ItemSearch, 'state' | 'before'>>
+type Search = Partial<Omit<ItemSearch, 'state' | 'returned' | 'before'>>
 
 /** Target of a pause: one rail, participant or ordered stream, or everything. */
 export type PauseTarget = { readonly kind: Exclude<PauseKind, 'all'>; readonly name: string } | { readonly kind: 'all' }
@@ -155,6 +158,15 @@ export class Operator {
     await reviewOutboxContradiction(this.#control, eventId, reason)
   }
 
+  /**
+   * Records that the rail returned money of a DISPATCHED payment, which stays DISPATCHED. A repeat with the same
+   * reference returns the first record. To pay again, enqueue a new instruction that `replaces` the payment.
+   */
+  async recordReturn(given: PaymentReturn): Promise<RecordedReturn> {
+    requireKnownOptions(given, RETURN_FIELDS)
+    return recordOutboxReturn(this.#control, given)
+  }
+
   /** Sets whether the ordered stream of a participant halts or continues when an item fails. */
   setOrderedFailurePolicy({
     participantId,
@@ -166,6 +178,15 @@ export class Operator {
     return setParticipantOutboxPolicy(this.#control, participantId, policy)
   }
 }
+
+const RETURN_FIELDS: readonly string[] = Object.keys({
+  outboxId: true,
+  amount: true,
+  currency: true,
+  code: true,
+  reference: true,
+  occurredAt: true,
+} satisfies Record<keyof PaymentReturn, true>)
 
 function pauseOf(target: PauseTarget): [kind: PauseKind, name: string] {
   return target.kind === 'all' ? ['all', 'all'] : [target.kind, target.name]

@@ -81,11 +81,12 @@ const PAYMENT_FILTERS: readonly string[] = Object.keys({
   until: true,
   errorCode: true,
   undecided: true,
+  returned: true,
   limit: true,
 } satisfies Record<keyof PaymentSearch, true>)
 
 /** Filters of a search that has a fixed state. */
-export const FILTERS_OF_A_STATE = PAYMENT_FILTERS.filter((name) => name !== 'state')
+export const FILTERS_OF_A_STATE = PAYMENT_FILTERS.filter((name) => name !== 'state' && name !== 'returned')
 
 const PAGE_LENGTH = 100
 const BEFORE_ALL = new Date(0)

@@ -10,4 +10,11 @@ CROSS JOIN LATERAL (VALUES
 ) AS t(state, total)
 LEFT JOIN (SELECT a.state::text, count(*) AS attempts FROM payment_outbox_attempts a GROUP BY a.state) l
   ON l.state = t.state
-WHERE t.total <> COALESCE(l.attempts, 0);
+WHERE t.total <> COALESCE(l.attempts, 0)
+UNION ALL
+SELECT 'returned payments', l.payments::text, s.returned_total::text
+FROM supervisor_outbox_status s
+CROSS JOIN (
+  SELECT count(DISTINCT e.outbox_id) AS payments FROM payment_outbox_events e WHERE e.event_type = 'RETURN_RECORDED'
+) l
+WHERE s.returned_total <> l.payments;

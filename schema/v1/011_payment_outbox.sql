@@ -352,10 +352,12 @@ CREATE TABLE IF NOT EXISTS outbox_attempt_tallies (
   retryable bigint NOT NULL DEFAULT 0,
   failed bigint NOT NULL DEFAULT 0,
   zombie_requeue bigint NOT NULL DEFAULT 0,
-  outcome_unknown bigint NOT NULL DEFAULT 0
+  outcome_unknown bigint NOT NULL DEFAULT 0,
+  returned bigint NOT NULL DEFAULT 0
 );
 COMMENT ON COLUMN outbox_attempt_tallies.outcome_unknown IS
   'Attempts among retryable and zombie_requeue that left the outcome unknown.';
+COMMENT ON COLUMN outbox_attempt_tallies.returned IS 'Payments whose first return was recorded.';
 COMMENT ON TABLE outbox_attempt_tallies IS
   'Counts of attempts, one row per call that recorded them. Repair adds them to outbox_attempt_totals.';
 
@@ -365,10 +367,12 @@ CREATE TABLE IF NOT EXISTS outbox_attempt_totals (
   retryable bigint NOT NULL DEFAULT 0,
   failed bigint NOT NULL DEFAULT 0,
   zombie_requeue bigint NOT NULL DEFAULT 0,
-  outcome_unknown bigint NOT NULL DEFAULT 0
+  outcome_unknown bigint NOT NULL DEFAULT 0,
+  returned bigint NOT NULL DEFAULT 0
 );
 COMMENT ON COLUMN outbox_attempt_totals.outcome_unknown IS
   'Attempts among retryable and zombie_requeue that left the outcome unknown.';
+COMMENT ON COLUMN outbox_attempt_totals.returned IS 'Payments whose first return was recorded.';
 COMMENT ON TABLE outbox_attempt_totals IS
   'Attempts per minute. Minutes older than two hours are added to the row -infinity.';
 
@@ -547,6 +551,10 @@ CREATE INDEX IF NOT EXISTS ix_identities_redrive_of
   ON payment_outbox_identities (redrive_of) WHERE redrive_of IS NOT NULL;
 COMMENT ON INDEX ix_identities_redrive_of IS
   'Redrive, timelines and the list of FAILED items: the redrives of an item. One entry per redrive.';
+CREATE INDEX IF NOT EXISTS ix_events_returned
+  ON payment_outbox_events (outbox_id) WHERE event_type = 'RETURN_RECORDED';
+COMMENT ON INDEX ix_events_returned IS
+  'Returns: those of one payment, and the list of returned payments, newest first. One entry per return.';
 
 CREATE INDEX IF NOT EXISTS ix_identities_replaces
   ON payment_outbox_identities (replaces) WHERE replaces IS NOT NULL;

@@ -87,6 +87,9 @@ GRANT EXECUTE ON FUNCTION
   next_inbox_event(),
   purge_inbox_messages(integer, integer)
 TO symphony_executor;
+-- An inbox handler records a return that the rail reported by webhook. symphony_ingest may not: an invented return
+-- would allow a second payment of the same debt.
+GRANT EXECUTE ON FUNCTION record_outbox_return(uuid, numeric, text, text, text, timestamptz) TO symphony_executor;
 -- Workers decrypt fields: they need the wrapped keys that a payload refers to, and the list of master keys in use.
 GRANT EXECUTE ON FUNCTION read_subject_keys(uuid[]), master_keys_in_use() TO symphony_executor;
 -- Workers also seal and verify the ledger. The functions take only limits: a stolen worker login can seal a block early
@@ -140,6 +143,7 @@ GRANT EXECUTE ON FUNCTION
   approve_outbox_proposal(uuid),
   withdraw_outbox_proposal(uuid, text),
   review_outbox_contradiction(uuid, text),
+  record_outbox_return(uuid, numeric, text, text, text, timestamptz),
   pause_outbox(text, text, text),
   resume_outbox(text, text, text),
   set_participant_outbox_policy(text, text),

@@ -47,14 +47,15 @@ WITH item AS (
   FROM item i
 ), recorded AS (
   -- Totals per minute, and the tallies that are not yet added to them.
-  SELECT o.minute AS at, o.dispatched, o.retryable, o.failed, o.zombie_requeue FROM outbox_attempt_totals o
+  SELECT o.minute AS at, o.dispatched, o.retryable, o.failed, o.zombie_requeue, o.returned FROM outbox_attempt_totals o
   UNION ALL
-  SELECT t.recorded_at, t.dispatched, t.retryable, t.failed, t.zombie_requeue FROM outbox_attempt_tallies t
+  SELECT t.recorded_at, t.dispatched, t.retryable, t.failed, t.zombie_requeue, t.returned FROM outbox_attempt_tallies t
 ), ledger AS (
   SELECT COALESCE(sum(r.dispatched), 0)::bigint AS dispatched_total,
     COALESCE(sum(r.retryable), 0)::bigint AS retryable_total,
     COALESCE(sum(r.failed), 0)::bigint AS failed_total,
     COALESCE(sum(r.zombie_requeue), 0)::bigint AS zombie_requeue_total,
+    COALESCE(sum(r.returned), 0)::bigint AS returned_total,
     COALESCE(sum(r.dispatched) FILTER (WHERE w.last_hour), 0)::bigint AS dispatched_last_hour,
     COALESCE(sum(r.retryable) FILTER (WHERE w.last_hour), 0)::bigint AS retryable_last_hour,
     COALESCE(sum(r.failed) FILTER (WHERE w.last_hour), 0)::bigint AS failed_last_hour,
@@ -131,12 +132,14 @@ SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_co
   COALESCE((
     SELECT extract(epoch FROM statement_timestamp() - z.paused_at) FROM outbox_pauses z WHERE z.kind = 'all'
   ), 0)::double precision AS all_paused_age_seconds,
-  q.held_reference_invalid_count
+  q.held_reference_invalid_count, l.returned_total
 FROM queue q CROSS JOIN ledger l CROSS JOIN contradiction c CROSS JOIN worker w LEFT JOIN verification v ON true;
 COMMENT ON VIEW supervisor_outbox_status IS
   'Status of the queue in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, '
   'held.';
 COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'Number of items that ended FAILED.';
+COMMENT ON COLUMN supervisor_outbox_status.returned_total IS
+  'Number of DISPATCHED payments of which the rail returned money. Sums of amounts would mix currencies.';
 COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS
   'Age since creation of the oldest item without a terminal outcome, blocked and held items included. An item '
   'scheduled for later and never attempted does not count.';
@@ -196,7 +199,8 @@ SELECT i.outbox_id, i.instruction_id, i.idempotency_key, i.participant_id, i.seq
     ELSE '••••' || right(d.payload ->> 'destination', 4)
   END AS destination,
   d.destination_withheld,
-  f.epoch_no AS freeze_epoch_no, f.freeze_cause, f.freeze_reason, f.frozen_at
+  f.epoch_no AS freeze_epoch_no, f.freeze_cause, f.freeze_reason, f.frozen_at,
+  back.total IS NOT NULL AS returned, CASE WHEN NOT d.amount_secret THEN back.total END AS returned_amount, i.replaces
 FROM payment_outbox_identities i
 LEFT JOIN payment_outbox_pending p ON p.outbox_id = i.outbox_id
 LEFT JOIN LATERAL (
@@ -225,7 +229,11 @@ LEFT JOIN LATERAL (
   WHERE p.outcome_unknown AND e.marked_at IS NOT NULL AND e.frozen_at >= p.created_at
     AND (a.completed_at IS NULL OR a.completed_at <= e.frozen_at) AND a.outcome_unknown IS NOT TRUE
   ORDER BY e.epoch_no DESC LIMIT 1
-) f ON true;
+) f ON true
+LEFT JOIN LATERAL (
+  SELECT e.detail ->> 'returned_total' AS total FROM payment_outbox_events e
+  WHERE e.outbox_id = i.outbox_id AND e.event_type = 'RETURN_RECORDED' ORDER BY e.event_no DESC LIMIT 1
+) back ON true;
 COMMENT ON VIEW outbox_operational_status IS
   'One row per item, pending or terminal, with its state and its latest attempt.';
 COMMENT ON COLUMN outbox_operational_status.amount IS
@@ -235,5 +243,10 @@ COMMENT ON COLUMN outbox_operational_status.destination IS
   'masked.';
 COMMENT ON COLUMN outbox_operational_status.destination_withheld IS
   'Reason why no destination is shown: encrypted, forbidden, or undeclared while no process has declared the rail.';
+COMMENT ON COLUMN outbox_operational_status.returned IS 'Whether the rail returned money of the payment.';
+COMMENT ON COLUMN outbox_operational_status.returned_amount IS
+  'Sum of the returns, if the field class of the amount is public; null without a return.';
+COMMENT ON COLUMN outbox_operational_status.replaces IS
+  'Payment that this item replaces: a FAILED one, or one that the rail returned.';
 COMMENT ON COLUMN outbox_operational_status.freeze_epoch_no IS
   'Latest epoch whose freeze made the outcome of this item unknown; else null.';

@@ -5,7 +5,7 @@ import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { useTestDatabase } from '../support/database.js'
 import { forgetEpochs } from '../support/outboxEpochs.js'
 import { claim, claimOnly, complete, enqueue, type Enqueued } from '../support/outboxItems.js'
-import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
+import { enqueueFailed, enqueuePaid, enqueueUnknown } from '../support/outboxPeople.js'
 
 const db = await useTestDatabase()
 let reader: string
@@ -244,6 +244,36 @@ describe('symphony holds list', () => {
     const words = ['holds', 'list', '--participant', items[0]!.participantId]
     expect(idsOf((await json(words)).held)).toEqual([items[0]!.outboxId])
     expect((await json([...words, '--since', '2099-01-01T00:00:00Z'])).held).toEqual([])
+  })
+})
+
+describe('symphony return', () => {
+  const money = ['--amount', '2.50', '--currency', 'EUR', '--code', 'AC04', '--reference', 'RT-17']
+
+  test('records a return once; show prints the sum and the event', async () => {
+    const { outboxId } = await enqueuePaid(db)
+    const first = await json(['return', outboxId, ...money, '--occurred-at', '2026-01-31T08:00Z'])
+    expect(first).toEqual({ outboxId, eventId: expect.any(String), created: true, returnedTotal: '2.50' })
+    const repeated = await command(['return', outboxId, ...money])
+    expect(repeated).toMatchObject({ exitCode: 0, stdout: expect.stringContaining('was recorded before') })
+    const { stdout } = await command(['show', outboxId])
+    expect(stdout).toMatch(/returned +2\.50 EUR/)
+    expect(stdout).toContain('RETURN_RECORDED')
+    expect(stdout).toContain('"occurred_at":"2026-01-31T08:00:00.000000Z"')
+  })
+
+  test('prints the refusal with its remedy (RETURN_EXCEEDS_PAYMENT), and names a missing option', async () => {
+    const { outboxId } = await enqueuePaid(db)
+    const refused = await command(['return', outboxId, ...money.with(1, '10.51')])
+    expect(refused).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('RETURN_EXCEEDS_PAYMENT') })
+    expect(refused.stderr).toContain(`symphony show ${outboxId}`)
+    expect(await command(['return', outboxId, ...money.slice(0, 6)])).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining('--reference'),
+    })
+    expect(await command(['return', outboxId, ...money, '--occurred-at', 'yesterday'])).toMatchObject({
+      stderr: expect.stringContaining('--occurred-at: expected a time with its zone'),
+    })
   })
 })
 

@@ -130,6 +130,10 @@ const FORGED: Arguments = {
   p_attempt_no: '1',
   p_rows_per_second: '1000',
   p_pass_seconds: '3600',
+  p_amount: '1',
+  p_currency: `'EUR'`,
+  p_code: `'AC04'`,
+  p_reference: `'forged'`,
 }
 
 /** Expected result of each call about the forged item. */

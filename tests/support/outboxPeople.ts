@@ -68,3 +68,11 @@ export async function enqueueFailed(db: TestDatabase, overrides: Partial<OutboxI
   await complete(db, await claimOnly(db, item.railType), { state: 'FAILED', errorCode: 'REFUSED' })
   return item
 }
+
+/** Creates a DISPATCHED payment of 10.50 EUR. */
+export async function enqueuePaid(db: TestDatabase, overrides: Partial<OutboxInstruction> = {}): Promise<Enqueued> {
+  const payload = { amount: '10.50', currency: 'EUR', destination: 'account-1' }
+  const item = await enqueue(db, { payload, ...overrides })
+  await complete(db, await claimOnly(db, item.railType), { state: 'DISPATCHED', railReference: 'paid-1' })
+  return item
+}

@@ -194,7 +194,7 @@ interface FixtureFiles {
 
 const MONEY = { amount: '10.50', currency: 'EUR', destination: 'account-1' }
 const ACCESS_TOKEN = 'secret-of-the-fixture'
-const ALL_INVARIANTS = ['I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7', 'I8', 'I9', 'I10']
+const ALL_INVARIANTS = ['I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7', 'I8', 'I9', 'I10', 'I11']
 
 /**
  * Rails of the workers, one for each policy. The adapter ignores its signal, so that only the rail itself can refuse a

@@ -5,7 +5,7 @@ import { checkDispatchEpoch, pauseOutbox, placeOutboxHold } from '../../libs/out
 import type { TestDatabase } from './database.js'
 import { enqueuedAndClaimed } from './inboxMessages.js'
 import { createContradiction, enqueue, enqueueAndClaim, WORKER } from './outboxItems.js'
-import { createPerson, enqueueFailed, propose } from './outboxPeople.js'
+import { createPerson, enqueueFailed, enqueuePaid, propose } from './outboxPeople.js'
 import { createClaimedJobRun, createClaimedTimer, createJob } from './scheduled.js'
 
 /**
@@ -286,6 +286,19 @@ const ONE_BY_ONE = {
     callers: ['control'],
     sound: async (db) => ({ p_event_id: uuid(await createContradiction(db)), p_reason: `'compared'` }),
   },
+  record_outbox_return: {
+    callers: ['control', 'executor'],
+    forged: '22023',
+    sound: async (db) => ({
+      p_outbox_id: uuid((await enqueuePaid(db)).outboxId),
+      p_amount: '10.50',
+      p_currency: `'EUR'`,
+      p_code: `'AC04'`,
+      p_reference: `'RT-17'`,
+      p_occurred_at: 'now()',
+    }),
+    optional: ['p_occurred_at'],
+  },
   record_ledger_verification: {
     callers: ['auditor'],
     sound: () => ({ p_rows_checked: '10', p_break_count: '1' }),
@@ -453,6 +466,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   check_outbox_leases: 'volatile',
   check_outbox_outcomes: 'volatile',
   check_outbox_pause: 'volatile',
+  check_outbox_replacements: 'volatile',
   check_scheduled_message: 'volatile',
   check_scheduler_leases: 'volatile',
   check_text: 'volatile',
@@ -498,6 +512,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   lock_outbox_item: 'volatile',
   lock_outbox_payment: 'volatile',
   lock_redrivable_outbox_item: 'volatile',
+  lock_replaced_outbox_payments: 'volatile',
   mark_frozen_outbox_items: 'volatile',
   mark_inbox_message: 'volatile',
   notify_outbox_pending: 'volatile',
@@ -511,7 +526,9 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   outbox_content_hash: 'stable',
   outbox_evidence: 'stable',
   outbox_hold_detail: 'stable',
+  outbox_not_replaceable: 'stable',
   outbox_payment_items: 'stable',
+  outbox_replacement: 'stable',
   payload_defect: 'stable',
   person_key: 'immutable',
   place_outbox_items: 'volatile',
@@ -536,6 +553,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   require_no_open_proposal: 'volatile',
   require_operator_arguments: 'volatile',
   require_read_committed: 'stable',
+  require_returnable_outbox_item: 'volatile',
   require_utf8_session: 'stable',
   reserve_outbox_numbers: 'volatile',
   roll_up_outbox_tallies: 'volatile',

@@ -167,6 +167,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 a deployment', () => {
       'payment_outbox_attempts.payment_outbox_attempts_one_terminal_per_outbox',
       'payment_outbox_blocks.ix_blocks_by_last_xid',
       'payment_outbox_events.ix_events_recorded',
+      'payment_outbox_events.ix_events_returned',
       'payment_outbox_identities.ix_identities_recorded',
       'payment_outbox_identities.ix_identities_redrive_of',
       'payment_outbox_identities.ix_identities_replaces',

@@ -310,6 +310,33 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_keep_seconds: integer(1, 315_576_000),
   p_delivery: oneOf('outbox'),
   p_missed_runs: oneOf('once'),
+  p_amount: {
+    refused: {
+      zero: '0',
+      'less than zero': '-0.01',
+      'five decimals': '1.00001',
+      '10^18': '1e18',
+      'a number of 131,072 digits': '1e131071',
+      infinity: `'Infinity'`,
+      'no number': `'NaN'`,
+    },
+    accepted: { 'the smallest': '0.0001', 'a whole number': '10' },
+  },
+  p_currency: {
+    refused: {
+      nothing: `''`,
+      'two letters': `'EU'`,
+      'four letters': `'EURO'`,
+      'small letters': `'eur'`,
+      'a line end': `E'EUR\\n'`,
+      'letters beyond ASCII': `'ÉUR'`,
+      'the currency of no payment': `'CHF'`,
+    },
+    accepted: {},
+  },
+  p_code: text(128),
+  p_reference: text(255),
+  p_occurred_at: TIME,
   p_trace_context: TRACE_CONTEXT,
   p_key_scope: text(500),
 }

@@ -2,7 +2,9 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import type { Transaction } from '../../libs/db/index.js'
+import { withSchema, type Transaction } from '../../libs/db/index.js'
+import * as sql from '../../libs/entry/sql.js'
+import type { InboxHandler } from '../../libs/inbox/index.js'
 import type { PaymentPayload, StandardSchema } from '../../libs/rails/index.js'
 import { Symphony, type SymphonyEvent, type SymphonyWorker } from '../../libs/symphony/index.js'
 import { memoryRail } from '../../libs/testing/index.js'
@@ -457,6 +459,38 @@ describe('a worker', () => {
     expect(seen).toMatchObject([{ rows: [{ isLogin: true }] }])
   })
 
+  test('records the return of a bank webhook in the transaction of its inbox handler, once', async () => {
+    await using symphony = open([simple('webhook')])
+    const { outboxId } = await symphony.transaction((tx) =>
+      symphony.enqueue({ railType: 'webhook', instructionId: 'W-1', participantId: 'shop', payload: PAYLOAD }, { tx }),
+    )
+    await symphony.worker().runOnce()
+    const answers: unknown[] = []
+    const returned: InboxHandler = async ({ payload, attemptCount }, { tx }) => {
+      const { amount, currency, reason, id } = payload
+      const money = { amount: String(amount), currency: String(currency) }
+      const given = { outboxId, ...money, code: String(reason), reference: String(id) }
+      answers.push(await sql.outbox.recordOutboxReturn(withSchema(tx, db.schema), given))
+      // The first attempt fails after the call, so that its return is rolled back.
+      if (attemptCount === 1) throw new Error('the shop is closed')
+    }
+    const message = { amount: '12.50', currency: 'EUR', reason: 'AC04', id: 'RT-9' }
+    await symphony.inbox.enqueue({ source: 'bank', messageId: 'evt-9', topic: 'returned', payload: message })
+    const worker = symphony.worker({ inbox: { handlers: { returned } } })
+    await worker.runOnce()
+    expect(await symphony.payments.get({ instructionId: 'W-1' })).toMatchObject({ returned: false })
+    await db.queryNoRole(`UPDATE inbox_messages SET due_at = now() WHERE message_id = 'evt-9'`)
+    // The bank sends the same return again under another message id.
+    await symphony.inbox.enqueue({ source: 'bank', messageId: 'evt-10', topic: 'returned', payload: message })
+    await db.queryNoRole(`UPDATE inbox_messages SET attempt_count = 1 WHERE message_id = 'evt-10'`)
+    await worker.runOnce()
+    expect(answers.map((answer) => Reflect.get(Object(answer), 'created')).toSorted()).toEqual([false, true, true])
+    expect(await symphony.payments.get({ instructionId: 'W-1' })).toMatchObject({
+      state: 'DISPATCHED',
+      returnedAmount: '12.50',
+    })
+  })
+
   test('stops when the Symphony is closed, and when the signal of run() aborts', async () => {
     const bank = memoryRail({ type: 'stopped', onUnknown: 'resend' })
     const symphony = open([bank])
@@ -609,6 +643,39 @@ describe('an operator', () => {
     await expect(symphony.operator.approve({ proposalId: String(proposalId) })).rejects.toMatchObject({
       code: 'APPROVAL_REQUIRED',
     })
+  })
+
+  test('records a return, finds it, and pays again with an instruction that replaces the payment', async () => {
+    await using symphony = open([simple('returned')])
+    const pay = (instructionId: string, replaces?: string) =>
+      symphony.transaction((tx) =>
+        symphony.enqueue(
+          {
+            railType: 'returned',
+            instructionId,
+            participantId: 'shop',
+            payload: PAYLOAD,
+            ...(replaces === undefined ? {} : { replaces }),
+          },
+          { tx },
+        ),
+      )
+    const { outboxId } = await pay('R-1')
+    await symphony.worker().runOnce()
+    await expect(pay('R-2', outboxId)).rejects.toMatchObject({ code: 'NOT_REPLACEABLE' })
+    const given = { outboxId, amount: '2.50', currency: 'EUR', code: 'AC04', reference: 'RT-1' }
+    expect(await symphony.operator.recordReturn(given)).toMatchObject({ created: true, returnedTotal: '2.50' })
+    await expect(
+      symphony.operator.recordReturn({ ...given, amount: '10.01', reference: 'RT-2' }),
+    ).rejects.toMatchObject({ code: 'RETURN_EXCEEDS_PAYMENT' })
+    const found = []
+    for await (const item of symphony.payments.search({ returned: true, railType: 'returned' })) found.push(item)
+    expect(found).toMatchObject([{ outboxId, returnedAmount: '2.50' }])
+    expect(await pay('R-2', outboxId)).toMatchObject({ created: true })
+    expect(await symphony.payments.get({ instructionId: 'R-2' })).toMatchObject({ replaces: outboxId })
+    await expect(
+      Reflect.apply(symphony.operator.recordReturn, symphony.operator, [{ ...given, at: 1 }]),
+    ).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
   })
 
   test('pauses and resumes a known rail, and cannot pause an unknown one (UNKNOWN_NAME)', async () => {

@@ -15,7 +15,7 @@ import {
   type TrailStep,
 } from '../../outbox/index.js'
 import { withTarget } from '../database/target.js'
-import { describeItemFreeze, describeMoney } from '../operator/wording.js'
+import { describeItemFreeze, describeMoney, describeReturned } from '../operator/wording.js'
 import { addExamples, jsonOption } from '../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
 import { TARGET } from '../settings/settings.js'
@@ -110,6 +110,8 @@ function factsOf(item: ItemStatus): readonly (readonly [string, string])[] {
     ['rail', item.railType],
     ['rail reference', item.lastRailReference],
     ['redrive of', item.redriveOf],
+    ['replaces', item.replaces],
+    ['returned', item.returned ? describeReturned(item) : null],
     ['next attempt', item.nextAttemptAt?.toISOString()],
     ['leased by', item.claimedBy === null ? null : `${item.claimedBy} until ${item.leaseExpiresAt?.toISOString()}`],
     ['freeze', item.freeze === null ? null : describeItemFreeze(item.freeze)],

@@ -90,17 +90,22 @@ export function hasFilter({ railType, participants, since, until, errorCode }: I
   return [railType, participants, since, until, errorCode].some((value) => value !== undefined)
 }
 
-function timeOf(name: 'since' | 'until', flags: GivenFlags): Pick<ItemSelection, 'since' | 'until'> {
+/** Returns the time of an option under its name; an empty object if the option is not given. */
+export function timeOf<Name extends 'since' | 'until' | 'occurredAt'>(
+  name: Name,
+  flags: GivenFlags,
+): { readonly [Field in Name]?: Date } {
   const text = flags[name]
   if (typeof text !== 'string') return {}
   const time = parseTimestamp(text.replace(WITHOUT_SECONDS, '$1:00'))
   if (time === undefined) {
     throw new InvalidArgumentError(
-      `--${name}`,
+      `--${name.replace('At', '-at')}`,
       `expected a time with its zone, as in 2026-01-31T08:00:00Z, got "${text}"`,
     )
   }
-  return { [name]: time }
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- TypeScript widens a computed key to string
+  return { [name]: time } as { readonly [Field in Name]?: Date }
 }
 
 const LISTED = 100

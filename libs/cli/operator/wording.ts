@@ -1,9 +1,24 @@
-import { describeFreezeCause, type DispatchEpoch, type ItemFreeze, type ShownMoney } from '../../outbox/index.js'
+import {
+  describeFreezeCause,
+  type DispatchEpoch,
+  type ItemFreeze,
+  type ItemStatus,
+  type ShownMoney,
+} from '../../outbox/index.js'
 
 /** Returns a text such as `12.50 EUR to ••••3000`, as far as the field classes of the rail allow. */
 export function describeMoney({ amount, currency, destination, destinationWithheld }: ShownMoney): string {
   const money = amount === null ? 'an amount that is not shown' : `${amount}${currency === null ? '' : ` ${currency}`}`
   return `${money} to ${destination ?? describeWithheld(destinationWithheld)}`
+}
+
+/** Returns a text such as `2.50 EUR`, the sum of the returns. */
+export function describeReturned({
+  returnedAmount,
+  currency,
+}: Pick<ItemStatus, 'returnedAmount' | 'currency'>): string {
+  if (returnedAmount === null) return 'an amount that is not shown'
+  return `${returnedAmount}${currency === null ? '' : ` ${currency}`}`
 }
 
 function describeWithheld(why: ShownMoney['destinationWithheld']): string {

@@ -40,6 +40,7 @@ interface PageQuery {
 export interface PaymentFilter {
   readonly q?: string
   readonly state?: string
+  readonly returned?: string
   readonly rail?: string
   readonly participant?: string
 }

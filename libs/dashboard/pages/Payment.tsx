@@ -39,7 +39,7 @@ export function Payment({ outboxId }: { readonly outboxId: string }) {
 }
 
 function PaymentDetails({ timeline, onDone }: { readonly timeline: Timeline; readonly onDone: () => void }) {
-  const { item, attempts, events, proposals, redrivenAs } = timeline
+  const { item, attempts, events, proposals, redrivenAs, replacedBy } = timeline
   const open = proposals.filter(({ status }) => status === 'OPEN')
   return (
     <>
@@ -47,6 +47,7 @@ function PaymentDetails({ timeline, onDone }: { readonly timeline: Timeline; rea
         <h1 class="payment-title">{item.instructionId}</h1>
         <StateTag state={item.state} />
         {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" /> : null}
+        {item.returned ? <StateTag state="RETURNED" /> : null}
         <Actions item={item} hasOpenProposal={open.length > 0} onDone={onDone} />
       </header>
       <div class="grid wide-narrow">
@@ -61,7 +62,7 @@ function PaymentDetails({ timeline, onDone }: { readonly timeline: Timeline; rea
           </Panel>
         </div>
         <div class="stack">
-          <Facts item={item} redrivenAs={redrivenAs} />
+          <Facts item={item} redrivenAs={redrivenAs} replacedBy={replacedBy} />
           <LedgerPanel outboxId={item.outboxId} version={`${attempts.length} ${events.length}`} />
         </div>
       </div>
@@ -94,7 +95,7 @@ function Actions({ item, hasOpenProposal, onDone }: ActionsProps) {
   )
 }
 
-function Facts({ item, redrivenAs }: { readonly item: OutboxItem; readonly redrivenAs: readonly string[] }) {
+function Facts({ item, redrivenAs, replacedBy }: Pick<Timeline, 'item' | 'redrivenAs' | 'replacedBy'>) {
   const { outboxId, idempotencyKey, participantId, sequenceId, railType, createdAt, ordered } = item
   return (
     <Panel title="Facts">
@@ -166,6 +167,30 @@ function Facts({ item, redrivenAs }: { readonly item: OutboxItem; readonly redri
               {redrivenAs.map((id) => (
                 <Id key={id} value={id} label="id of the redrive" href={pathTo(['payments', id])} />
               ))}
+            </dd>
+          </>
+        )}
+        {item.returnedAmount === null ? null : (
+          <>
+            <dt>Returned</dt>
+            <dd>
+              {item.returnedAmount} {item.currency}
+            </dd>
+          </>
+        )}
+        {item.replaces === null ? null : (
+          <>
+            <dt>Replaces</dt>
+            <dd>
+              <Id value={item.replaces} label="id of the replaced payment" href={pathTo(['payments', item.replaces])} />
+            </dd>
+          </>
+        )}
+        {replacedBy === null ? null : (
+          <>
+            <dt>Replaced by</dt>
+            <dd>
+              <Id value={replacedBy} label="id of the replacement" href={pathTo(['payments', replacedBy])} />
             </dd>
           </>
         )}

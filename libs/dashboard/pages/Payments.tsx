@@ -25,6 +25,8 @@ import { EnqueueForm } from './overview/EnqueueForm.js'
 /** Maximum page size of the API, so that scrolling needs few requests. */
 const PAGE_SIZE = 500
 const STATES = ['DUE', 'SCHEDULED', 'LEASED', 'EXPIRED', 'BLOCKED', 'HELD', 'DISPATCHED', 'FAILED']
+/** Not a state: a returned payment stays DISPATCHED. */
+const RETURNED = 'RETURNED'
 const COLUMNS = ['Payment', 'State', 'Amount', 'Rail', 'Participant', 'Attempts', 'Last answer', 'Created']
 
 export function Payments() {
@@ -83,7 +85,7 @@ export function Payments() {
 }
 
 function filterOf(query: Readonly<Record<string, string>>): PaymentFilter {
-  const named = ['q', 'state', 'rail', 'participant'] as const
+  const named = ['q', 'state', 'returned', 'rail', 'participant'] as const
   return Object.fromEntries(named.flatMap((name) => (query[name] ? [[name, query[name]]] : [])))
 }
 
@@ -133,11 +135,13 @@ function Filters({ filter }: { readonly filter: PaymentFilter }) {
       <select
         class="input"
         aria-label="State"
-        value={filter.state ?? ''}
-        onChange={({ currentTarget }) => setQuery({ state: currentTarget.value })}
+        value={filter.returned === undefined ? (filter.state ?? '') : RETURNED}
+        onChange={({ currentTarget: { value } }) =>
+          setQuery(value === RETURNED ? { state: '', returned: 'true' } : { state: value, returned: '' })
+        }
       >
         <option value="">Any state</option>
-        {STATES.map((state) => (
+        {[...STATES, RETURNED].map((state) => (
           <option key={state} value={state}>
             {styleOfState(state).word}
           </option>
@@ -157,6 +161,7 @@ function cellsOf(item: OutboxItem) {
     </a>,
     <span key="state">
       <StateTag state={state} /> {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" short="Unknown" /> : null}
+      {item.returned ? <StateTag state={RETURNED} /> : null}
     </span>,
     <span key="amount">
       <Amount of={item} /> <Destination of={item} />

@@ -28,6 +28,7 @@ const STYLES: Readonly<Record<string, StateStyle>> = {
   ),
   HELD: style('Held', 'held', 'held', 'No worker sends it until an operator decides.'),
   DISPATCHED: style('Dispatched', 'done', 'good', 'The rail accepted it. This is final.'),
+  RETURNED: style('Returned', 'retry', 'warn', 'The rail sent money back after it had accepted the payment.'),
   FAILED: style('Failed', 'failed', 'bad', 'The rail refused it, or it reached the retry ceiling. This is final.'),
   RETRYABLE: style('Retryable', 'retry', 'warn', 'The rail did not pay this time. Symphony tries again.'),
   ZOMBIE_REQUEUE: style('Requeued', 'expired', 'warn', 'Its lease expired before the rail was called.'),

@@ -11,6 +11,7 @@ export {
   holdLeasedOutboxItem,
   nextOutboxEvent,
   recordLateOutcome,
+  recordOutboxReturn,
   releaseOutboxLease,
   releaseOutboxLeases,
   renewOutboxLease,

@@ -67,6 +67,9 @@ export const ITEM_EXAMPLE = Object.freeze({
   lastErrorCode: null,
   isMessage: false,
   lastAttemptAction: 'sent',
+  returned: false,
+  returnedAmount: null,
+  replaces: null,
   ...MONEY_EXAMPLE,
   freeze: null,
 })

@@ -12,6 +12,7 @@ import { leaseRoutes } from './leases.js'
 import { outboxRoutes } from './outbox.js'
 import { overviewRoutes } from './overview.js'
 import { pauseRoutes } from './pauses.js'
+import { returnRoutes } from './returns.js'
 import type { Route } from './route.js'
 import { schedulerRoutes } from './scheduler.js'
 import { streamRoutes } from './stream.js'
@@ -31,6 +32,7 @@ export function apiRoutes({ api, statusCache, connections, authenticator, clock 
     ...outboxRoutes(api),
     ...decisionRoutes(api),
     ...contradictionRoutes(api),
+    ...returnRoutes(api),
     ...dispatchRoutes(api),
     ...pauseRoutes(api),
     ...schedulerRoutes(api),

@@ -75,6 +75,7 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
         'IDEMPOTENCY_KEY_MISSING',
         'IDEMPOTENCY_CONFLICT',
         'KEY_REUSED',
+        'NOT_REPLACEABLE',
         'INVALID_INSTRUCTION',
         'PARTICIPANT_REFUSED',
         ...PROTECTED,
@@ -112,7 +113,14 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
       answers: {
         200: { description: 'All payments are committed; some may have existed before.', schema: AcceptedBatch },
       },
-      problems: ['IDEMPOTENCY_CONFLICT', 'KEY_REUSED', 'INVALID_INSTRUCTION', 'PARTICIPANT_REFUSED', ...PROTECTED],
+      problems: [
+        'IDEMPOTENCY_CONFLICT',
+        'KEY_REUSED',
+        'NOT_REPLACEABLE',
+        'INVALID_INSTRUCTION',
+        'PARTICIPANT_REFUSED',
+        ...PROTECTED,
+      ],
       example: {
         body: { instructions: [{ ...BODY_EXAMPLE, idempotencyKey: EXAMPLE.instructionId }] },
         status: 200,
@@ -216,7 +224,7 @@ interface Origin {
   readonly trace: ReturnType<typeof traceContextFromHeaders>
 }
 
-function parseTime(argument: string, text: string): Date {
+export function parseTime(argument: string, text: string): Date {
   const time = parseTimestamp(text)
   if (time !== undefined) return time
   throw new InvalidArgumentError(argument, 'expected a time with its offset, such as 2026-01-31T12:00:00Z')

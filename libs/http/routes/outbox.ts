@@ -8,6 +8,7 @@ import {
   readParticipantOf,
   readProposalsOf,
   readRedrives,
+  readReplacement,
   searchItems,
   searchParticipant,
 } from '../../outbox/index.js'
@@ -45,7 +46,7 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
       path: '/v1/outbox',
       tag: 'payments',
       summary:
-        'Payments, newest first, filtered by state, rail, participant or a search word. Failed payments are sorted by the time of their failure.',
+        'Payments, newest first, filtered by state, return, rail, participant or a search word. Failed payments are sorted by the time of their failure.',
       access: 'read',
       participants: 'filtered',
       query: {
@@ -58,6 +59,7 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
           }),
         ),
         state: Type.Optional(ItemStateShape),
+        returned: Type.Optional(oneOf(['true'], 'only payments of which the rail returned money')),
         rail: Type.Optional(Id),
         participant: Type.Optional(Id),
         ...page,
@@ -72,19 +74,25 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
       },
       handle: async ({ identity, query }) => {
         const { q, state, rail, participant, cursor, limit = LIMIT_DEFAULT } = query
+        const returned = query.returned === 'true'
         const participants = participantsFor(identity, participant)
         const found =
           q !== undefined
             ? await named(roles.readonly, q, { participants, keyScope: identity.keyScope, cursor, limit })
-            : participant !== undefined && state === undefined && rail === undefined
+            : participant !== undefined && state === undefined && rail === undefined && !returned
               ? await streamOf(roles.readonly, participant, { cursor, limit })
-              : await searched(roles.readonly, { participants, state, rail, cursor, limit })
+              : await searched(roles.readonly, { participants, state, returned, rail, cursor, limit })
         const items = await readItemViews(roles.readonly, found.ids)
-        // With a search word, the filters by state and rail apply to its matches.
+        // With a search word, the filters by state, return and rail apply to its matches.
         const kept =
           q === undefined
             ? items
-            : items.filter((item) => (state ?? item.state) === item.state && (rail ?? item.railType) === item.railType)
+            : items.filter(
+                (item) =>
+                  (state ?? item.state) === item.state &&
+                  (!returned || item.returned) &&
+                  (rail ?? item.railType) === item.railType,
+              )
         return { items: kept, next: found.next }
       },
     }),
@@ -101,7 +109,14 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
       example: {
         params: { outboxId: EXAMPLE.paidId },
         status: 200,
-        answer: { item: ITEM_EXAMPLE, attempts: [ATTEMPT_EXAMPLE], events: [], proposals: [], redrivenAs: [] },
+        answer: {
+          item: ITEM_EXAMPLE,
+          attempts: [ATTEMPT_EXAMPLE],
+          events: [],
+          proposals: [],
+          redrivenAs: [],
+          replacedBy: null,
+        },
       },
       handle: async ({ identity, params: { outboxId } }) => {
         const [item] = await readItemViews(roles.readonly, [outboxId])
@@ -114,6 +129,7 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
           events: await readEventViews(roles.readonly, outboxId),
           proposals: await readProposalsOf(roles.readonly, ids),
           redrivenAs: (await readRedrives(roles.readonly, ids)).map((redrive) => redrive.as),
+          replacedBy: await readReplacement(roles.readonly, outboxId),
         }
       },
     }),
@@ -191,13 +207,14 @@ interface Found {
 
 async function searched(
   role: Role,
-  { participants, state, rail, cursor, limit }: Page & SearchedBy & { readonly rail: string | undefined },
+  { participants, state, returned, rail, cursor, limit }: Page & SearchedBy & { readonly rail: string | undefined },
 ): Promise<Found> {
   // Failed items have another order, so a cursor of one list is invalid in the other.
   const kind = state === 'FAILED' ? BY_FAILURE : BY_ID
   const before = decodeCursor(kind, cursor)?.id
   const { ids, next } = await searchItems(role, {
     limit,
+    returned,
     ...ofParticipants(participants),
     ...(state === undefined ? {} : { state }),
     ...(rail === undefined ? {} : { railType: rail }),
@@ -209,6 +226,7 @@ async function searched(
 interface SearchedBy {
   readonly participants: readonly string[] | undefined
   readonly state: Parameters<typeof searchItems>[1]['state'] | undefined
+  readonly returned: boolean
 }
 
 async function streamOf(role: Role, participant: string, { cursor, limit }: Page): Promise<Found> {

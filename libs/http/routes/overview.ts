@@ -64,6 +64,7 @@ const STATUS_EXAMPLE = {
     dispatchedLastHour: '58',
     retryableLastHour: '1',
     failedLastHour: '0',
+    returnedTotal: '1',
     dlqDepth: '2',
     unreviewedContradictionCount: '1',
     outcomeUnknownCount: '1',

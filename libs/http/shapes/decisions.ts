@@ -66,6 +66,28 @@ export type Approved = Static<typeof Approved>
 export const Withdrawn = shape({ proposalId: Uuid })
 export type Withdrawn = Static<typeof Withdrawn>
 
+export const ReturnBody = shape({
+  amount: Type.String({
+    pattern: '^(?:0|[1-9][0-9]{0,17})(?:\\.[0-9]{1,4})?$',
+    description: 'returned amount as a decimal string, such as 12.50',
+  }),
+  currency: Type.String({ pattern: '^[A-Z]{3}$', description: 'an ISO 4217 code' }),
+  code: Type.String({ minLength: 1, maxLength: 128, description: 'reason code of the rail, such as AC04' }),
+  reference: Type.String({ minLength: 1, maxLength: 255, description: 'the rail’s own id of the return' }),
+  occurredAt: Type.Optional(
+    Type.String({ maxLength: 40, description: 'time with its offset, such as 2026-01-31T12:00:00Z; default now' }),
+  ),
+})
+export type ReturnBody = Static<typeof ReturnBody>
+
+export const ReturnRecorded = shape({
+  outboxId: Uuid,
+  eventId: Uuid,
+  created: Type.Boolean({ description: 'false: this return was recorded before' }),
+  returnedTotal: Type.String({ description: 'sum of the returns of the payment' }),
+})
+export type ReturnRecorded = Static<typeof ReturnRecorded>
+
 const pauseFields = {
   kind: oneOf(['rail', 'participant', 'stream', 'all']),
   name: Type.Optional(Id),

@@ -71,6 +71,11 @@ const itemFields = {
   lastErrorCode: nullable(Type.String()),
   isMessage: Type.Boolean({ description: 'a message, not a payment' }),
   lastAttemptAction: nullable(AttemptActionShape),
+  returned: Type.Boolean({ description: 'the rail returned money of the payment' }),
+  returnedAmount: nullable(
+    Type.String({ description: 'sum of the returns; null if the rail’s field classes withhold the amount' }),
+  ),
+  replaces: nullable({ ...Uuid, description: 'payment that this one replaces' }),
   ...moneyFields,
   freeze: nullable(ItemFreeze),
 }
@@ -136,6 +141,7 @@ export const Timeline = shape({
   events: Type.Array(OutboxEvent),
   proposals: Type.Array(Proposal),
   redrivenAs: Type.Array(Uuid, { description: 'redrives of this item, oldest first' }),
+  replacedBy: nullable({ ...Uuid, description: 'payment that replaces this one' }),
   // Late outcomes are events: LATE_OUTCOME, and TERMINAL_BLOCKED for one that contradicts the ledger.
 })
 export type Timeline = Static<typeof Timeline>

@@ -139,6 +139,7 @@ export const QueueStats = shape({
   dispatchedLastHour: WholeNumber,
   retryableLastHour: WholeNumber,
   failedLastHour: WholeNumber,
+  returnedTotal: { ...WholeNumber, description: 'DISPATCHED payments of which the rail returned money' },
   dlqDepth: WholeNumber,
   unreviewedContradictionCount: WholeNumber,
   outcomeUnknownCount: WholeNumber,

@@ -37,6 +37,9 @@ export const SHOWN_MONEY = 'amount, currency, destination, destination_withheld 
 const FREEZE = `CASE WHEN freeze_epoch_no IS NOT NULL THEN json_build_object('epochNo', freeze_epoch_no,
   'cause', freeze_cause, 'reason', freeze_reason, 'frozenAt', ${isoMicros('frozen_at')}) END AS freeze`
 
+/** Columns about returns and replacements. */
+const RETURNED = 'returned, returned_amount AS "returnedAmount", replaces'
+
 /** Columns of `outbox_operational_status`, as an `ItemStatus` names them. */
 const ITEM_STATUS = `outbox_id AS "outboxId", instruction_id AS "instructionId", idempotency_key AS "idempotencyKey",
   participant_id AS "participantId", sequence_id AS "sequenceId", rail_type AS "railType", created_at AS "createdAt",
@@ -45,7 +48,7 @@ const ITEM_STATUS = `outbox_id AS "outboxId", instruction_id AS "instructionId",
   hold_reason AS "holdReason", held_by AS "heldBy", held_at AS "heldAt", last_attempt_no AS "lastAttemptNo",
   last_attempt_state AS "lastAttemptState", last_rail_reference AS "lastRailReference",
   last_error_code AS "lastErrorCode", is_message AS "isMessage", last_attempt_action AS "lastAttemptAction",
-  ${SHOWN_MONEY}, ${FREEZE}`
+  ${RETURNED}, ${SHOWN_MONEY}, ${FREEZE}`
 
 /** Returns the items in the order of the given ids. Skips unknown ids. */
 export async function readItemViews(role: Queryable, ids: readonly string[]): Promise<ItemView[]> {
@@ -61,8 +64,7 @@ export async function readItemViews(role: Queryable, ids: readonly string[]): Pr
        last_attempt_no AS "lastAttemptNo", last_attempt_state AS "lastAttemptState",
        ${isoMicros('last_attempt_at')} AS "lastAttemptAt", last_rail_reference AS "lastRailReference",
        last_rail_code AS "lastRailCode", last_error_code AS "lastErrorCode", is_message AS "isMessage",
-       last_attempt_action AS "lastAttemptAction",
-  ${SHOWN_MONEY}, ${FREEZE}
+       last_attempt_action AS "lastAttemptAction", ${RETURNED}, ${SHOWN_MONEY}, ${FREEZE}
      FROM ${qualify(role, 'outbox_operational_status')} WHERE outbox_id = ANY ($1::uuid[])`,
     [ids.map((id, index) => requiredUuid(`ids[${index}]`, id))],
   )
@@ -141,4 +143,13 @@ export async function readRedrives(role: Queryable, ids: readonly string[]): Pro
     [ids],
   )
   return rows
+}
+
+/** Returns the item that replaces this one; null if there is none. */
+export async function readReplacement(role: Queryable, outboxId: string): Promise<string | null> {
+  const { rows } = await role.query<{ id: string }>(
+    `SELECT i.outbox_id AS id FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.replaces = $1`,
+    [requiredUuid('outboxId', outboxId)],
+  )
+  return rows[0]?.id ?? null
 }

@@ -1,4 +1,4 @@
-import { boundedInteger, requiredId, requiredText, requiredUuid } from '../../core/index.js'
+import { boundedInteger, InvalidArgumentError, requiredId, requiredText, requiredUuid } from '../../core/index.js'
 import { minUuidV7At, qualify, type Queryable } from '../../db/index.js'
 import type { ItemState } from '../statusTypes.js'
 
@@ -20,6 +20,11 @@ export interface ItemSearch {
   readonly errorCode?: string
   /** Whether to omit items with a redrive or an open proposal. @default false */
   readonly undecided?: boolean
+  /**
+   * Whether to find only DISPATCHED payments of which the rail returned money. `since` and `until` then apply to the
+   * latest return. @default false
+   */
+  readonly returned?: boolean
   /** Value `next` of the previous page. @default the first page */
   readonly before?: string
   readonly limit: number
@@ -37,10 +42,13 @@ export interface IdPage {
  * have a next one.
  */
 export async function searchItems(role: Queryable, search: ItemSearch): Promise<IdPage> {
-  const { state, railType, participants, since, until, errorCode, undecided = false } = search
+  const { state, railType, participants, since, until, errorCode, undecided = false, returned = false } = search
+  if (returned && state !== undefined && state !== 'DISPATCHED') {
+    throw new InvalidArgumentError('returned', 'expected no state, or DISPATCHED: no other payment can be returned')
+  }
   const limit = boundedInteger('limit', search.limit, PAGE)
   const before = requiredUuid('before', search.before ?? LAST_UUID)
-  const stretch = stretchOf(role, state)
+  const stretch = returned ? returnedStretch(role) : stretchOf(role, state)
   const { rows } = await role.query<{ id: string; place: string }>(
     `SELECT s.id, s.place FROM (${stretch} LIMIT ${STRETCH}) s
      WHERE ($2::text IS NULL OR s.rail_type = $2) AND ($3::text[] IS NULL OR s.participant_id = ANY ($3))
@@ -87,6 +95,21 @@ function stretchOf(role: Queryable, state: ItemState | undefined): string {
   }
   return `SELECT p.outbox_id AS id, p.outbox_id AS place, p.rail_type, p.participant_id, ${state === 'HELD' ? HELD : NOT_ENDED}
     FROM ${qualify(role, 'payment_outbox_pending')} p WHERE ${PENDING_STATES[state]} AND ${below('p.outbox_id')}`
+}
+
+/** Returns the query of the payments with a return, by their latest return. OFFSET 0 keeps one index lookup per row. */
+function returnedStretch(role: Queryable): string {
+  const events = qualify(role, 'payment_outbox_events')
+  return `SELECT e.outbox_id AS id, e.outbox_id AS place, i.rail_type, i.participant_id, e.created_at AS at,
+      NULL::text AS error_code
+    FROM ${events} e
+    CROSS JOIN LATERAL (
+      SELECT i.rail_type, i.participant_id FROM ${qualify(role, 'payment_outbox_identities')} i
+      WHERE i.outbox_id = e.outbox_id OFFSET 0) i
+    WHERE e.event_type = 'RETURN_RECORDED' AND NOT EXISTS (
+        SELECT 1 FROM ${events} n WHERE n.outbox_id = e.outbox_id AND n.event_type = 'RETURN_RECORDED'
+          AND n.event_no > e.event_no OFFSET 0)
+      AND ${below('e.outbox_id')}`
 }
 
 const HELD = 'p.held_at AS at, NULL::text AS error_code'

@@ -1,6 +1,7 @@
 import { minUuidV7At, isoMicros, onlyRow, qualify, type Queryable } from '../../db/index.js'
 import type { FieldClasses } from '../../rails/index.js'
 import type { DispatchEpoch, OutboxStatus } from '../statusTypes.js'
+import type { FreezeCause } from '../types.js'
 import type { LatestAttempts, PauseView, RailQueue, ThroughputView, WorkerReport } from '../views.js'
 import { PENDING_STATES } from './search.js'
 
@@ -36,7 +37,7 @@ export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
       last_unknown_code_age_seconds AS "lastUnknownCodeAgeSeconds", last_clock_jump_age_seconds AS "lastClockJumpAgeSeconds",
       ledger_break_count AS "ledgerBreakCount", ledger_verified_at AS "ledgerVerifiedAt",
       ledger_broken_age_seconds AS "ledgerBrokenAgeSeconds", oldest_unfinished_age_seconds AS "oldestUnfinishedAgeSeconds",
-      all_paused_age_seconds AS "allPausedAgeSeconds"
+      all_paused_age_seconds AS "allPausedAgeSeconds", returned_total AS "returnedTotal"
     FROM ${qualify(role, 'supervisor_outbox_status')}`,
     PREPARED,
   )
@@ -160,4 +161,20 @@ export async function readDatabaseTime(role: Queryable): Promise<string> {
 export async function readServerVersion(role: Queryable): Promise<string> {
   const { rows } = await role.query<{ version: string }>(`SELECT current_setting('server_version') AS version`)
   return onlyRow(rows).version
+}
+
+/** Describes the cause of a freeze to the operator who decides. */
+export function describeFreezeCause(cause: FreezeCause): string {
+  return FREEZE_CAUSES[cause]
+}
+
+const FREEZE_CAUSES: Readonly<Record<FreezeCause, string>> = {
+  ANOTHER_SERVER:
+    'The data is on another server than before: a restored dump, a copy, or an upgrade that made a new one.',
+  ANOTHER_DATABASE: 'The data is in another database than before: a copy, or a dump restored beside it.',
+  LOWER_TIMELINE: 'The server is on an earlier timeline than before: an old primary, or an older backup.',
+  NEW_TIMELINE:
+    'A standby was promoted, or a backup was recovered, and it is not certain that everything had reached it.',
+  LOST_COMMITS: "A worker's epoch record is newer than the database: the database is an earlier state of itself.",
+  OPERATOR: 'An operator froze dispatch.',
 }

@@ -39,8 +39,9 @@ $$;
 COMMENT ON FUNCTION require_key_scope(text) IS
   'Internal: raises 22023 for an invalid key scope, 42501 for a login that is no gateway.';
 
--- An item is new, or known with the same content, or a conflict that refuses the whole call (P7004, P7014). Locks are
--- taken in a fixed order, participants by name and then idempotency keys by name, so that two calls cannot deadlock.
+-- An item is new, or known with the same content, or a conflict that refuses the whole call (P7004, P7014, P7017).
+-- Locks are taken in a fixed order, so that two calls cannot deadlock: replaced payments by id, participants by name,
+-- idempotency keys by name.
 -- Unique indexes of the identities refuse a second item. Only a new identity takes a sequence number.
 CREATE OR REPLACE FUNCTION enqueue_payment_outbox_batch(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
@@ -338,7 +339,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
   RAISE EXCEPTION 'IDEMPOTENCY_CONFLICT: item %: this instruction and key already stand for another %', p_ordinal,
-    'participant, rail, payload or kind'
+    'participant, rail, payload, kind or replaced payment'
     USING ERRCODE = 'P7004', DETAIL = json_build_object('ordinal', p_ordinal)::text,
       HINT = 'Use a new idempotency key for a new payment; repeat the first content to read the first answer.';
 END
@@ -349,7 +350,7 @@ COMMENT ON FUNCTION raise_idempotency_conflict(integer) IS
 CREATE OR REPLACE FUNCTION report_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[],
-  p_is_message boolean, p_is_new boolean[]
+  p_is_message boolean, p_is_new boolean[], p_replaces uuid[]
 ) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text,
   created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -362,7 +363,7 @@ BEGIN
     CASE WHEN k.differs THEN raise_idempotency_conflict(k.ordinal) ELSE k.state END, k.is_new
   FROM (
     SELECT n AS ordinal, i.outbox_id, i.sequence_id, i.created_at, COALESCE(a.state::text, 'PENDING') AS state,
-      p_is_new[n] AS is_new, i.is_message <> p_is_message
+      p_is_new[n] AS is_new, i.is_message <> p_is_message OR i.replaces IS DISTINCT FROM p_replaces[n]
         OR i.content_hash <> outbox_content_hash(p_participant_ids[n], p_rail_types[n], p_payloads[n]::text) AS differs
     FROM generate_series(1, cardinality(p_instruction_ids)) AS n
     -- Each OFFSET 0 keeps one index lookup per item, as in find_new_outbox_items.
@@ -377,7 +378,7 @@ BEGIN
   ) k;
 END
 $$;
-COMMENT ON FUNCTION report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[]) IS
+COMMENT ON FUNCTION report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[], uuid[]) IS
   'Internal: returns the rows of an enqueue that has known items. Raises P7004 for a known instruction and key with '
   'other content.';
 
@@ -421,6 +422,9 @@ BEGIN
   THEN
     v_is_new := CASE WHEN v_count = 1 THEN '{false}'
       ELSE find_new_outbox_items(p_instruction_ids, p_idempotency_keys, p_key_scope) END;
+  END IF;
+  IF num_nonnulls(VARIADIC p_replaces) > 0 AND COALESCE(true = ANY (v_is_new), true) THEN
+    PERFORM lock_replaced_outbox_payments(p_replaces);
   END IF;
 
   WHILE COALESCE(true = ANY (v_is_new), true) LOOP
@@ -524,6 +528,9 @@ BEGIN
   END LOOP;
 
   -- 6. Answer.
+  IF num_nonnulls(VARIADIC p_replaces) > 0 THEN
+    PERFORM check_outbox_replacements(v_outbox_ids);
+  END IF;
   IF v_is_full_trail THEN
     PERFORM append_outbox_events('ENQUEUED', session_user::text, array_agg(p.outbox_id),
       array_agg(jsonb_strip_nulls(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'blocked',
@@ -539,7 +546,8 @@ BEGIN
   ELSE
     RETURN QUERY
     SELECT * FROM report_outbox_items(
-      p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_is_message, v_is_new);
+      p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_is_message, v_is_new,
+      p_replaces);
   END IF;
 END
 $$;

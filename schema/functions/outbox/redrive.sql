@@ -53,8 +53,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION lock_outbox_payment(uuid) IS 'Internal: locks the payment of this item.';
 
--- No other item of the payment may be pending or paid, and no late report may say that the rail paid. Returns the
--- position in the ordered stream, or null for the end.
+-- No other item of the payment may be pending or paid, no item may replace it, and no late report may say that the rail
+-- paid. Returns the position in the ordered stream, or null for the end.
 CREATE OR REPLACE FUNCTION lock_redrivable_outbox_item(p_outbox_id uuid) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -62,10 +62,16 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_other record;
+  v_replaced_by uuid;
   v_paid_as uuid;
 BEGIN
   PERFORM lock_outbox_payment(p_outbox_id);
   PERFORM lock_outbox_item(p_outbox_id);
+  v_replaced_by := outbox_replacement(p_outbox_id);
+  IF v_replaced_by IS NOT NULL THEN
+    RAISE EXCEPTION 'HELD: outbox item %: item % replaces this payment', p_outbox_id, v_replaced_by
+      USING ERRCODE = 'P7006', HINT = 'Redriving it could pay the same debt twice. Redrive or replace that item.';
+  END IF;
   FOR v_other IN
     SELECT i.outbox_id, i.idempotency_key, a.state
     FROM outbox_payment_items(p_outbox_id) i
@@ -193,12 +199,18 @@ $$;
 COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS
   'Internal: enqueues a FAILED item again as a new item that refers to it.';
 
+-- Includes the payments that this one replaces, directly or in turn: they stand for the same debt.
 CREATE OR REPLACE FUNCTION late_paid_item(p_outbox_id uuid) RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: batch
+  WITH RECURSIVE item AS (
+    SELECT i.outbox_id, i.replaces FROM outbox_payment_items(p_outbox_id) i
+    UNION
+    SELECT i.outbox_id, i.replaces FROM item n CROSS JOIN LATERAL outbox_payment_items(n.replaces) i
+  )
   SELECT i.outbox_id
-  FROM outbox_payment_items(p_outbox_id) i
+  FROM item i
   -- LATERAL keeps one index lookup per item: the planner could hash an EXISTS and read every event.
   CROSS JOIN LATERAL (
     SELECT 1 FROM payment_outbox_events e
@@ -208,31 +220,38 @@ AS $$
   LIMIT 1
 $$;
 COMMENT ON FUNCTION late_paid_item(uuid) IS
-  'Internal: returns the item of this payment that the rail paid, according to a late report.';
+  'Internal: returns the item that the rail paid, according to a late report, of this payment or of one that it '
+  'replaces.';
 
--- The rail paid an item that was recorded as FAILED and redriven. The redrive, if still pending, is held for two
--- people. A payment has at most one open redrive.
+-- The rail paid an item that was recorded as FAILED, and that was redriven or replaced. The redrive or replacement, if
+-- still pending, is held for two people. A payment has at most one open redrive and one replacement.
 CREATE OR REPLACE FUNCTION hold_outbox_redrives(p_outbox_id uuid, p_found_by text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: batch
 #variable_conflict use_column
 DECLARE
+  v_payment uuid := p_outbox_id;
   v_held uuid[];
   v_details jsonb[];
 BEGIN
-  WITH held AS (
-    UPDATE payment_outbox_pending p
-    SET hold_reason = 'EARLIER_ITEM_PAID', held_by = p_found_by, held_at = clock_timestamp()
-    FROM outbox_payment_items(p_outbox_id) i
-    WHERE p.outbox_id = i.outbox_id AND p.hold_reason IS NULL
-    RETURNING p.outbox_id, p.hold_reason, p.held_at
-  )
-  SELECT array_agg(h.outbox_id),
-    array_agg(outbox_hold_detail(h.hold_reason, h.held_at) || jsonb_build_object('paid_as', p_outbox_id))
-  INTO v_held, v_details FROM held h;
-  PERFORM append_outbox_events('HOLD_PLACED', p_found_by, v_held, v_details);
+  WHILE v_payment IS NOT NULL LOOP
+    WITH held AS (
+      UPDATE payment_outbox_pending p
+      SET hold_reason = 'EARLIER_ITEM_PAID', held_by = p_found_by, held_at = clock_timestamp()
+      FROM outbox_payment_items(v_payment) i
+      WHERE p.outbox_id = i.outbox_id AND p.hold_reason IS NULL
+      RETURNING p.outbox_id, p.hold_reason, p.held_at
+    )
+    SELECT array_agg(h.outbox_id),
+      array_agg(outbox_hold_detail(h.hold_reason, h.held_at) || jsonb_build_object('paid_as', p_outbox_id))
+    INTO v_held, v_details FROM held h;
+    PERFORM append_outbox_events('HOLD_PLACED', p_found_by, v_held, v_details);
+    -- The caller has locked the first payment. The lock of each further one keeps its redrives and its replacement.
+    v_payment := outbox_replacement(v_payment);
+    PERFORM lock_outbox_payment(v_payment);
+  END LOOP;
 END
 $$;
 COMMENT ON FUNCTION hold_outbox_redrives(uuid, text) IS
-  'Internal: holds the open redrive of a payment that a late report says the rail paid.';
+  'Internal: holds the open redrive and the open replacement of a payment that a late report says the rail paid.';

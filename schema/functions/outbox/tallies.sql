@@ -16,14 +16,15 @@ BEGIN
     WHERE t.ctid = ANY (ARRAY(SELECT c.ctid FROM outbox_attempt_tallies c LIMIT 10000 FOR UPDATE SKIP LOCKED))
     RETURNING t.*
   ), merged AS (
-    INSERT INTO outbox_attempt_totals AS o (minute, dispatched, retryable, failed, zombie_requeue, outcome_unknown)
+    INSERT INTO outbox_attempt_totals AS o
+      (minute, dispatched, retryable, failed, zombie_requeue, outcome_unknown, returned)
     SELECT date_trunc('minute', t.recorded_at, 'UTC'), sum(t.dispatched), sum(t.retryable), sum(t.failed),
-      sum(t.zombie_requeue), sum(t.outcome_unknown)
+      sum(t.zombie_requeue), sum(t.outcome_unknown), sum(t.returned)
     FROM taken t GROUP BY 1 ORDER BY 1
     ON CONFLICT (minute) DO UPDATE
     SET dispatched = o.dispatched + EXCLUDED.dispatched, retryable = o.retryable + EXCLUDED.retryable,
       failed = o.failed + EXCLUDED.failed, zombie_requeue = o.zombie_requeue + EXCLUDED.zombie_requeue,
-      outcome_unknown = o.outcome_unknown + EXCLUDED.outcome_unknown
+      outcome_unknown = o.outcome_unknown + EXCLUDED.outcome_unknown, returned = o.returned + EXCLUDED.returned
   )
   SELECT count(*) INTO v_folded FROM taken;
   WITH old AS (
@@ -31,13 +32,15 @@ BEGIN
     WHERE o.minute > '-infinity' AND o.minute < now() - interval '2 hours'
     RETURNING o.*
   )
-  INSERT INTO outbox_attempt_totals AS o (minute, dispatched, retryable, failed, zombie_requeue, outcome_unknown)
-  SELECT '-infinity', sum(d.dispatched), sum(d.retryable), sum(d.failed), sum(d.zombie_requeue), sum(d.outcome_unknown)
+  INSERT INTO outbox_attempt_totals AS o
+    (minute, dispatched, retryable, failed, zombie_requeue, outcome_unknown, returned)
+  SELECT '-infinity', sum(d.dispatched), sum(d.retryable), sum(d.failed), sum(d.zombie_requeue),
+    sum(d.outcome_unknown), sum(d.returned)
   FROM old d HAVING count(*) > 0
   ON CONFLICT (minute) DO UPDATE
   SET dispatched = o.dispatched + EXCLUDED.dispatched, retryable = o.retryable + EXCLUDED.retryable,
     failed = o.failed + EXCLUDED.failed, zombie_requeue = o.zombie_requeue + EXCLUDED.zombie_requeue,
-    outcome_unknown = o.outcome_unknown + EXCLUDED.outcome_unknown;
+    outcome_unknown = o.outcome_unknown + EXCLUDED.outcome_unknown, returned = o.returned + EXCLUDED.returned;
   RETURN v_folded;
 END
 $$;

@@ -83,6 +83,12 @@ const EVENT_STYLES: Readonly<Record<string, EventStyle>> = {
     'bad',
     'The recorded outcome does not change. An operator must compare both with the rail.',
   ),
+  RETURN_RECORDED: style(
+    'Returned',
+    'retry',
+    'warn',
+    'The rail sent money back. The payment stays dispatched; a new payment can replace it.',
+  ),
   CONTRADICTION_REVIEWED: style('Contradiction reviewed', 'done', 'good', null),
   HOLD_PLACED: style('Held', 'held', 'held', null),
   HOLD_RESOLVED: style('Hold resolved', 'done', 'good', null),
@@ -137,7 +143,16 @@ function entryOfEvent({ eventNo, eventType, actor, detail, createdAt }: OutboxEv
 }
 
 /** Names of the facts to show first, in this order. The database keeps no useful order of the names in an object. */
-const FACTS_FIRST = ['decision', 'reason', 'state', 'rail_reference', 'proposed_by', 'approved_by']
+const FACTS_FIRST = [
+  'decision',
+  'reason',
+  'state',
+  'amount',
+  'currency',
+  'rail_reference',
+  'proposed_by',
+  'approved_by',
+]
 
 function rank(name: string): number {
   return FACTS_FIRST.includes(name) ? FACTS_FIRST.indexOf(name) : FACTS_FIRST.length

@@ -1,0 +1,300 @@
+import { randomUUID } from 'node:crypto'
+import { describe, expect, test } from 'vitest'
+import type { RoleHandle } from '../../libs/db/index.js'
+import {
+  approveOutboxProposal,
+  enqueuePaymentOutbox,
+  enqueuePaymentOutboxBatch,
+  placeOutboxHold,
+  readItemViews,
+  readReplacement,
+  recordLateOutcome,
+  recordOutboxReturn,
+  resolveOutboxHold,
+  type ClaimedItem,
+  type OutboxInstruction,
+} from '../../libs/outbox/index.js'
+import { useTestDatabase } from '../support/database.js'
+import {
+  buildInstruction,
+  claimOnly,
+  complete,
+  enqueue,
+  enqueueAndClaim,
+  eventRows,
+  pendingRow,
+  sequenceOf,
+  WORKER,
+} from '../support/outboxItems.js'
+import { approve, createPerson, enqueueFailed, enqueueHeld, enqueuePaid, propose } from '../support/outboxPeople.js'
+import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
+
+/** A second payment of one debt is a new instruction that names the old item. At most one item pays the debt. */
+
+const db = await useTestDatabase()
+const olga = await createPerson(db, 'olga')
+const pavel = await createPerson(db, 'pavel')
+const ingest = () => db.as('symphony_ingest')
+
+type Replaced = { readonly outboxId: string; readonly participantId: string }
+
+/** Builds an instruction of the same participant that replaces an item. */
+function replacing({ outboxId, participantId }: Replaced, overrides: Partial<OutboxInstruction> = {}) {
+  return buildInstruction({ participantId, replaces: outboxId, ...overrides })
+}
+
+function replace(replaced: Replaced, role: RoleHandle = ingest()) {
+  return enqueuePaymentOutbox(role, replacing(replaced))
+}
+
+async function reasonOf(call: Promise<unknown>): Promise<unknown> {
+  const error = await failureOf(call)
+  expect(error).toMatchObject({ code: 'NOT_REPLACEABLE', sqlstate: 'P7017' })
+  const { reason }: { reason: unknown } = JSON.parse((error as { detail: string }).detail)
+  return reason
+}
+
+async function returned(overrides: Partial<OutboxInstruction> = {}) {
+  const item = await enqueuePaid(db, overrides)
+  await recordReturn(item.outboxId)
+  return item
+}
+
+function recordReturn(outboxId: string) {
+  const money = { amount: '0.50', currency: 'EUR', code: 'AC04', reference: 'RT-1' }
+  return recordOutboxReturn(olga.control, { outboxId, ...money })
+}
+
+async function redrive(outboxId: string): Promise<string> {
+  const { redrivenAs } = await approve(pavel, await propose(olga, outboxId, 'REDRIVE'))
+  return redrivenAs!
+}
+
+function reportPaid({ outboxId, leaseToken }: ClaimedItem) {
+  const late = { outboxId, leaseToken, state: 'DISPATCHED' as const, railReference: 'late-1' }
+  return recordLateOutcome(db.as('symphony_executor'), WORKER, late)
+}
+
+/** Creates a FAILED item and returns its lease, to report about it later. */
+async function failedLease(overrides: Partial<OutboxInstruction> = {}): Promise<ClaimedItem> {
+  const lease = await enqueueAndClaim(db, overrides)
+  await complete(db, lease, { state: 'FAILED', errorCode: 'REFUSED' })
+  return lease
+}
+
+describe('an instruction that replaces a payment', () => {
+  test('is accepted for a FAILED payment and for a DISPATCHED one with a partial return', async () => {
+    for (const old of [await enqueueFailed(db), await returned()]) {
+      const { outboxId } = await replace(old)
+      expect(await readItemViews(db.as('symphony_readonly'), [outboxId])).toMatchObject([
+        { replaces: old.outboxId, redriveOf: null, state: 'DUE' },
+      ])
+      expect(await readReplacement(db.as('symphony_readonly'), old.outboxId)).toBe(outboxId)
+    }
+  })
+
+  test('is refused for an unknown id, a message and a payment of another participant (P7017)', async () => {
+    const { participantId } = await enqueueFailed(db)
+    expect(await reasonOf(replace({ outboxId: randomUUID(), participantId }))).toBe('UNKNOWN_PAYMENT')
+    const other = await enqueueFailed(db)
+    expect(await reasonOf(replace({ outboxId: other.outboxId, participantId }))).toBe('UNKNOWN_PAYMENT')
+    const topic = `topic-${randomUUID()}`
+    const message = buildInstruction({ railType: topic, participantId })
+    const { outboxId } = await enqueuePaymentOutbox(ingest(), message, { isMessage: true })
+    await complete(db, await claimOnly(db, topic), { state: 'FAILED' })
+    expect(await reasonOf(replace({ outboxId, participantId }))).toBe('UNKNOWN_PAYMENT')
+  })
+
+  test('is refused for a payment that is due, leased or held (P7017)', async () => {
+    for (const old of [await enqueue(db), await enqueueAndClaim(db), await enqueueHeld(db, olga)]) {
+      expect(await reasonOf(replace(old))).toBe('PENDING')
+    }
+  })
+
+  test('is refused for a DISPATCHED payment without a return (P7017)', async () => {
+    const old = await enqueuePaid(db)
+    expect(await reasonOf(replace(old))).toBe('NOT_RETURNED')
+    await recordReturn(old.outboxId)
+    await replace(old)
+  })
+
+  test('is refused while a redrive of the payment is pending, and after one was paid (P7017)', async () => {
+    const old = await enqueueFailed(db)
+    const redrivenAs = await redrive(old.outboxId)
+    expect(await reasonOf(replace(old))).toBe('PENDING')
+    await complete(db, await claimOnly(db, old.railType), { state: 'DISPATCHED', railReference: 'r' })
+    expect(await reasonOf(replace(old))).toBe('PAID')
+    expect(await reasonOf(replace({ ...old, outboxId: redrivenAs }))).toBe('NOT_RETURNED')
+    await recordReturn(redrivenAs)
+    // The item that was paid is the one to name.
+    expect(await reasonOf(replace(old))).toBe('PAID')
+    await replace({ ...old, outboxId: redrivenAs })
+  })
+
+  test('is refused after a late report that the rail paid the payment (P7017)', async () => {
+    const lease = await failedLease()
+    await reportPaid(lease)
+    expect(await reasonOf(replace(lease))).toBe('REPORTED_PAID')
+  })
+
+  test('is refused if another item replaces the payment, or a redrive of it (P7017)', async () => {
+    const old = await enqueueFailed(db)
+    const redrivenAs = await redrive(old.outboxId)
+    await complete(db, await claimOnly(db, old.railType), { state: 'FAILED' })
+    await replace({ ...old, outboxId: redrivenAs })
+    for (const outboxId of [old.outboxId, redrivenAs]) {
+      expect(await reasonOf(replace({ ...old, outboxId }))).toBe('ALREADY_REPLACED')
+    }
+  })
+
+  test('leaves nothing behind when it is refused in a batch, and the error names the item (P7017)', async () => {
+    const old = await enqueueFailed(db)
+    const other = await enqueue(db, { participantId: old.participantId })
+    const before = await sequenceOf(db, old.participantId)
+    const batch = [replacing(old), buildInstruction(), replacing(other)]
+    expect(await failureOf(enqueuePaymentOutboxBatch(ingest(), batch))).toMatchObject({
+      sqlstate: 'P7017',
+      detail: expect.stringMatching(/"ordinal" ?: ?3/),
+    })
+    expect(await sequenceOf(db, old.participantId)).toEqual(before)
+    expect(await reasonOf(enqueuePaymentOutboxBatch(ingest(), [replacing(old), replacing(old)]))).toBe(
+      'ALREADY_REPLACED',
+    )
+    await enqueuePaymentOutboxBatch(ingest(), [replacing(old), buildInstruction()])
+  })
+
+  test('is answered again when it is repeated, although the payment is replaced by now', async () => {
+    const old = await returned()
+    const instruction = replacing(old)
+    const first = await enqueuePaymentOutbox(ingest(), instruction)
+    expect(await enqueuePaymentOutbox(ingest(), instruction)).toMatchObject({
+      outboxId: first.outboxId,
+      created: false,
+    })
+    // Also in a batch with a new item.
+    expect(await enqueuePaymentOutboxBatch(ingest(), [buildInstruction(), instruction])).toMatchObject([
+      { created: true },
+      { outboxId: first.outboxId, created: false },
+    ])
+  })
+
+  test('cannot be repeated with another replaced payment or without it (P7004)', async () => {
+    const instruction = replacing(await returned())
+    await enqueuePaymentOutbox(ingest(), instruction)
+    const { replaces: _replaces, ...without } = instruction
+    for (const other of [without, { ...instruction, replaces: randomUUID() }]) {
+      await expect(enqueuePaymentOutbox(ingest(), other)).rejects.toMatchObject({ sqlstate: 'P7004' })
+    }
+  })
+
+  test('is refused in a transaction with an old snapshot (40001)', async () => {
+    const old = await enqueueFailed(db)
+    for (const level of ['REPEATABLE READ', 'SERIALIZABLE']) {
+      const connection = await openConnection(db, 'symphony_ingest')
+      await connection.query(`BEGIN ISOLATION LEVEL ${level}`)
+      await expect(enqueuePaymentOutbox(connection, replacing(old))).rejects.toMatchObject({ sqlstate: '40001' })
+      await connection.close()
+    }
+  })
+
+  test('can itself be replaced after it failed, and only then', async () => {
+    const old = await enqueueFailed(db)
+    const second = replacing(old)
+    const { outboxId } = await enqueuePaymentOutbox(ingest(), second)
+    expect(await reasonOf(replace({ ...old, outboxId }))).toBe('PENDING')
+    await complete(db, await claimOnly(db, second.railType), { state: 'FAILED' })
+    await replace({ ...old, outboxId })
+    expect(await reasonOf(replace(old))).toBe('ALREADY_REPLACED')
+  })
+})
+
+describe('a replaced payment', () => {
+  test('is not redriven (P7006), neither by a new proposal nor by an older one', async () => {
+    const old = await enqueueFailed(db)
+    const proposal = await propose(olga, old.outboxId, 'REDRIVE')
+    const { outboxId } = await replace(old)
+    await expect(approve(pavel, proposal)).rejects.toMatchObject({
+      sqlstate: 'P7006',
+      message: expect.stringContaining(outboxId),
+    })
+    await expect(propose(olga, old.outboxId, 'REDRIVE')).rejects.toMatchObject({ sqlstate: 'P7006' })
+  })
+
+  test('has one winner if eight replacements race', async () => {
+    const old = await enqueueFailed(db)
+    const lock = await openConnection(db)
+    await lock.query('BEGIN')
+    await lock.query('SELECT FROM payment_outbox_identities WHERE outbox_id = $1 FOR UPDATE', [old.outboxId])
+    const { values, errors } = await race(
+      db,
+      'symphony_ingest',
+      8,
+      (connection) => enqueuePaymentOutbox(connection, replacing(old)),
+      { releaseWhenAllWait: () => lock.query('COMMIT') },
+    )
+    await lock.close()
+    expect(values).toHaveLength(1)
+    for (const error of errors) expect(error).toMatchObject({ sqlstate: 'P7017' })
+  })
+
+  test('has one winner if a redrive and a replacement race, without a deadlock', async () => {
+    for (let round = 0; round < 10; round += 1) {
+      const old = await enqueueFailed(db)
+      const proposal = await propose(olga, old.outboxId, 'REDRIVE')
+      const settled = await Promise.allSettled([approve(pavel, proposal), replace(old)])
+      const refused = settled.flatMap((one): unknown[] => (one.status === 'rejected' ? [one.reason] : []))
+      expect(refused).toEqual([expect.objectContaining({ sqlstate: expect.stringMatching(/^P70(?:06|17)$/) })])
+    }
+  })
+
+  test('blocks a redrive until the transaction of its replacement ends', async () => {
+    const old = await enqueueFailed(db)
+    const proposal = await propose(olga, old.outboxId, 'REDRIVE')
+    const application = await openConnection(db, 'symphony_ingest')
+    await application.query('BEGIN')
+    await enqueuePaymentOutbox(application, replacing(old))
+    const operator = await openConnection(db, 'symphony_control')
+    const approval = failureOf(approveOutboxProposal(operator, proposal))
+    await untilWaiting(db, operator)
+    await application.query('COMMIT')
+    expect(await approval).toMatchObject({ sqlstate: 'P7006' })
+    await application.close()
+    await operator.close()
+  })
+
+  test('holds its pending replacement if a late report says that the rail paid it', async () => {
+    const lease = await failedLease()
+    const second = replacing(lease)
+    const { outboxId } = await enqueuePaymentOutbox(ingest(), second)
+    await reportPaid(lease)
+    expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: 'EARLIER_ITEM_PAID', held_by: WORKER })
+    expect(await eventRows(db, outboxId)).toMatchObject([
+      { event_type: 'HOLD_PLACED', detail: { reason: 'EARLIER_ITEM_PAID', paid_as: lease.outboxId } },
+    ])
+    await expect(resolveOutboxHold(olga.control, outboxId, 'RETRY', 'again')).rejects.toMatchObject({
+      sqlstate: 'P7006',
+      message: expect.stringContaining(lease.outboxId),
+    })
+  })
+
+  test('holds the redrive of a replacement, and refuses further ones, after such a report (P7006)', async () => {
+    const lease = await failedLease()
+    const second = replacing(lease)
+    const { outboxId } = await enqueuePaymentOutbox(ingest(), second)
+    await complete(db, await claimOnly(db, second.railType), { state: 'FAILED' })
+    const redrivenAs = await redrive(outboxId)
+    await reportPaid(lease)
+    expect(await pendingRow(db, redrivenAs)).toMatchObject({ hold_reason: 'EARLIER_ITEM_PAID' })
+    await approve(pavel, await propose(olga, redrivenAs, 'FAILED'))
+    await expect(propose(olga, outboxId, 'REDRIVE')).rejects.toMatchObject({ sqlstate: 'P7006' })
+    expect(await reasonOf(replace({ ...lease, outboxId: redrivenAs }))).toBe('REPORTED_PAID')
+  })
+
+  test('does not hold a replacement that an operator holds already', async () => {
+    const lease = await failedLease()
+    const { outboxId } = await replace(lease)
+    await placeOutboxHold(olga.control, outboxId, 'please wait')
+    await reportPaid(lease)
+    expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: 'please wait' })
+  })
+})
