@@ -16,6 +16,7 @@ import {
   pauseOutbox,
   placeOutboxHold,
   recordLateOutcome,
+  recordOutboxReturn,
   redriveOutboxItem,
   releaseOutboxLease,
   renewOutboxLease,
@@ -37,7 +38,7 @@ import { AssumedClaims } from './AssumedClaims.js'
 import { Names } from './Names.js'
 import { brokenInvariants, lastEventNumbers, ledgerDifferences } from './outboxLedger.js'
 import { OutboxModel } from './outboxModel.js'
-import { type Instruction, type Item, type Outcome } from './outboxRules.js'
+import { PAID, type Instruction, type Item, type Outcome } from './outboxRules.js'
 import { OutboxQueue } from './outboxQueue.js'
 import type { EnqueueStep, ItemPick, LeasePick, OutboxStep, OutcomeStep } from './outboxSteps.js'
 import { describeEvidence, describeRecorded, describeRefusal, describeVerdict } from './outboxAnswerText.js'
@@ -63,7 +64,13 @@ const REASON = 'said the fuzz'
 /** Enqueues items before the first random step. */
 const PRELUDE: OutboxStep = {
   do: 'enqueue',
-  items: [0, 1, 2, 3].map((key) => ({ key, ordered: key === 1 || key === 3, future: false, variant: 0 })),
+  items: [0, 1, 2, 3].map((key) => ({
+    key,
+    ordered: key === 1 || key === 3,
+    future: false,
+    variant: 0,
+    replaces: null,
+  })),
 }
 
 interface KnownLease {
@@ -370,6 +377,26 @@ export class OutboxSequence {
             },
           ),
         )
+      case 'return':
+        return this.#withItem(
+          step.item,
+          ({ terminal, isMessage }) => terminal === 'DISPATCHED' && !isMessage,
+          ({ name }) => {
+            const given = { amount: step.amount, currency: step.currency, reference: `return${step.reference}` }
+            return this.#same(
+              () => model.recordReturn(name, given),
+              async () => {
+                const { created, returnedTotal } = await recordOutboxReturn(executor, {
+                  ...given,
+                  outboxId: this.#names.id(name),
+                  amount: String(given.amount),
+                  code: 'AC04',
+                })
+                return `${created ? 'recorded' : 'known'}, ${returnedTotal} in all`
+              },
+            )
+          },
+        )
       case 'pause': {
         const name = step.kind === 'all' ? 'all' : (step.kind === 'rail' ? RAILS : PARTICIPANTS)[step.which]!
         return this.#same(
@@ -466,26 +493,38 @@ export class OutboxSequence {
 
   // Spelling --------------------------------------------------------------------------------------------------------
 
-  #instruction({ key, ordered, future, variant }: EnqueueStep): Instruction {
+  #instruction({ key, ordered, future, variant, replaces }: EnqueueStep): Instruction {
+    const participant = PARTICIPANTS[(key + Number(variant === 1)) % 2]!
+    const isMessage = (key % 3 === 2) !== (variant === 4)
     return {
       key,
-      participant: PARTICIPANTS[(key + Number(variant === 1)) % 2]!,
+      participant,
       rail: RAILS[(Math.floor(key / 2) + Number(variant === 2)) % 2]!,
       payload: Number(variant === 3),
       ordered,
-      isMessage: (key % 3 === 2) !== (variant === 4),
+      isMessage,
+      replaces: replaces === null || isMessage ? null : this.#replaced(participant, replaces),
       notBefore: future ? this.#timeline.future() : undefined,
     }
   }
 
-  #spell({ key, participant, rail, payload, ordered, notBefore }: Instruction) {
+  /** Picks an item to replace: mostly one of the participant that has ended. */
+  #replaced(participant: string, { pick, unfiltered }: ItemPick): string | null {
+    const { items } = this.#model
+    const ended = items.filter((item) => item.participant === participant && item.terminal !== null)
+    const among = unfiltered || ended.length === 0 ? items : ended
+    return among[pick % Math.max(1, among.length)]?.name ?? null
+  }
+
+  #spell({ key, participant, rail, payload, ordered, notBefore, replaces }: Instruction) {
     return {
       instructionId: this.#full(`i${key}`),
       idempotencyKey: this.#full(`k${key}`),
       participantId: this.#full(participant),
       railType: this.#full(rail),
-      payload: { n: payload },
+      payload: { n: payload, amount: String(PAID.amount), currency: PAID.currency },
       ordered,
+      ...(replaces === null ? {} : { replaces: this.#names.id(replaces) }),
       ...(notBefore === undefined ? {} : { notBefore: this.#timeline.toDate(notBefore) }),
     }
   }

@@ -20,6 +20,8 @@ import {
   type PauseKind,
   type Policy,
   type Proposal,
+  PAID,
+  type Return,
 } from './outboxRules.js'
 import { at, backoff, exactly, NOW, SECOND, type Time } from './Timeline.js'
 
@@ -119,17 +121,50 @@ export class OutboxModel {
   // Enqueue -------------------------------------------------------------------------------------------------------
 
   enqueue(instructions: readonly Instruction[]): string[] {
-    return this.#orNothing(() =>
-      instructions.map((given) => {
+    return this.#orNothing(() => {
+      const created: Item[] = []
+      const answers = instructions.map((given) => {
         const known = this.items.find((item) => item.key === given.key && item.redrive === 0)
-        if (known === undefined) return `${describe(this.#create(given, 0, null))} PENDING created`
-        const same = (['participant', 'rail', 'payload', 'isMessage'] as const).every(
+        if (known === undefined) {
+          created.push(this.#create(given, 0, null))
+          return `${describe(created.at(-1)!)} PENDING created`
+        }
+        const same = (['participant', 'rail', 'payload', 'isMessage', 'replaces'] as const).every(
           (field) => known[field] === given[field],
         )
-        if (!same) throw new Refusal('P7004')
-        return `${describe(known)} ${known.terminal ?? 'PENDING'} known`
-      }),
-    )
+        return same ? `${describe(known)} ${known.terminal ?? 'PENDING'} known` : undefined
+      })
+      if (created.some((item) => !this.#mayReplace(item))) throw new Refusal('P7017')
+      return answers.map((answer) => {
+        if (answer === undefined) throw new Refusal('P7004')
+        return answer
+      })
+    })
+  }
+
+  /** Whether an item replaces nothing, or a payment that failed or was returned, and that no other item replaces. */
+  #mayReplace(item: Item): boolean {
+    if (item.replaces === null) return true
+    const old = this.#item(item.replaces)
+    const payment = this.#payment(old)
+    if (old.isMessage || old.participant !== item.participant) return false
+    if (this.items.some((other) => other !== item && payment.some(({ name }) => name === other.replaces))) return false
+    if (payment.some(({ terminal }) => terminal === null) || this.#debt(old).some(reportedPaid)) return false
+    const paid = payment.filter(({ terminal }) => terminal === 'DISPATCHED')
+    return paid.every((one) => one === old && one.returns.length > 0)
+  }
+
+  /** Returns the items of a payment, and of the payments that it replaces. */
+  #debt(item: Item): Item[] {
+    const payment = this.#payment(item)
+    const replaced = payment.find(({ replaces }) => replaces !== null)?.replaces ?? null
+    return replaced === null ? payment : [...payment, ...this.#debt(this.#item(replaced))]
+  }
+
+  /** Returns the item that replaces a payment. */
+  #replacementOf(item: Item): Item | undefined {
+    const payment = this.#payment(item)
+    return this.items.find(({ replaces }) => payment.some(({ name }) => name === replaces))
   }
 
   #create({ notBefore, ...content }: Instruction, redrive: number, position: number | null): Item {
@@ -143,6 +178,7 @@ export class OutboxModel {
       created: this.items.length,
       attempts: [],
       events: [],
+      returns: [],
       terminal: null,
       due: notBefore ?? NOW,
       lease: null,
@@ -363,9 +399,28 @@ export class OutboxModel {
       if (item.late?.state !== 'DISPATCHED') item.late = report
       item.unknown ||= report.state === 'DISPATCHED'
     } else if (contradicts && report.state === 'DISPATCHED') {
-      for (const other of this.#payment(item)) if (other.terminal === null) this.#hold(other, 'EARLIER_ITEM_PAID')
+      for (let paid: Item | undefined = item; paid !== undefined; paid = this.#replacementOf(paid))
+        for (const other of this.#payment(paid)) if (other.terminal === null) this.#hold(other, 'EARLIER_ITEM_PAID')
     }
     return type
+  }
+
+  /** Records a return once per reference. The returns of a payment never exceed it. */
+  recordReturn(name: string, given: Return): string {
+    const item = this.#item(name)
+    if (item.isMessage) throw new Refusal('22023')
+    if (item.terminal !== 'DISPATCHED') throw new Refusal(item.terminal === null ? 'P7006' : 'P7001')
+    const total = item.returns.reduce((sum, { amount }) => sum + amount, 0)
+    const known = item.returns.find(({ reference }) => reference === given.reference)
+    if (known !== undefined) {
+      if (known.amount !== given.amount || known.currency !== given.currency) throw new Refusal('P7004')
+      return `known, ${total} in all`
+    }
+    if (given.currency !== PAID.currency) throw new Refusal('22023')
+    if (total + given.amount > PAID.amount) throw new Refusal('P7015')
+    item.returns = [...item.returns, given]
+    item.events.push({ type: 'RETURN_RECORDED' })
+    return `recorded, ${total + given.amount} in all`
   }
 
   // People --------------------------------------------------------------------------------------------------------
@@ -406,7 +461,8 @@ export class OutboxModel {
         const item = this.#item(proposal.item)
         this.#requireRedrivable(item)
         const position = this.#redrivePosition(item)
-        answer += ` as ${this.#create({ ...item, notBefore: undefined }, this.#payment(item).length, position).name}`
+        const again = { ...item, replaces: null, notBefore: undefined }
+        answer += ` as ${this.#create(again, this.#payment(item).length, position).name}`
         item.events.push({ type: 'REDRIVE_CREATED' })
       } else {
         this.#decide(this.#decidable(proposal.item, decision), decision, proposal.reference)
@@ -430,7 +486,7 @@ export class OutboxModel {
     if (this.stateOf(item) === 'EXPIRED') this.#expireAndReschedule(item)
     const paidLate = item.late?.state === 'DISPATCHED'
     if (item.lease !== null || item.hold === null || (decision !== 'DISPATCHED' && paidLate)) throw new Refusal('P7006')
-    const others = this.#payment(item).filter((other) => other !== item)
+    const others = this.#debt(item).filter((other) => other !== item)
     if (decision === 'RETRY' && others.some((other) => reportedPaid(other))) throw new Refusal('P7006')
     return item
   }
@@ -474,6 +530,7 @@ export class OutboxModel {
         return terminal === null || reportedPaid({ events }) ? ['P7006'] : []
       }),
     )
+    if (this.#replacementOf(item) !== undefined || this.#debt(item).some(reportedPaid)) reasons.add('P7006')
     if (reasons.size > 0) throw new Refusal(...reasons)
   }
 

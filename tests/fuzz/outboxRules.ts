@@ -34,6 +34,16 @@ export interface LateReport {
   readonly token: string
 }
 
+/** Money that the rail returned. */
+export interface Return {
+  readonly reference: string
+  readonly amount: number
+  readonly currency: 'EUR' | 'CHF'
+}
+
+/** Amount and currency of every payment in the fuzz. */
+export const PAID = { amount: 10, currency: 'EUR' } as const
+
 export interface ItemEvent {
   readonly type: string
   readonly report?: LateReport
@@ -46,6 +56,8 @@ export interface Instruction {
   readonly payload: number
   readonly ordered: boolean
   readonly isMessage: boolean
+  /** Name of the item that this one replaces. */
+  readonly replaces: string | null
   /** Earliest time. Undefined for as soon as possible. */
   readonly notBefore: number | undefined
 }
@@ -64,6 +76,7 @@ export interface Item extends Omit<Instruction, 'notBefore'> {
   readonly created: number
   readonly attempts: Attempt[]
   readonly events: ItemEvent[]
+  returns: readonly Return[]
   terminal: 'DISPATCHED' | 'FAILED' | null
   due: Time
   lease: Lease | null

@@ -35,6 +35,13 @@ export type OutboxStep =
   | { readonly do: 'placeHold' | 'redrive'; readonly person: number; readonly item: ItemPick }
   | { readonly do: 'resolve'; readonly person: number; readonly item: ItemPick; readonly decision: Decision }
   | { readonly do: 'approve' | 'withdraw'; readonly person: number; readonly item: ItemPick }
+  | {
+      readonly do: 'return'
+      readonly item: ItemPick
+      readonly amount: number
+      readonly currency: 'EUR' | 'CHF'
+      readonly reference: number
+    }
   | { readonly do: 'pause'; readonly kind: PauseKind; readonly which: number }
   | { readonly do: 'resume'; readonly pick: number }
   | { readonly do: 'setPolicy'; readonly which: number; readonly policy: Policy }
@@ -49,6 +56,8 @@ export interface EnqueueStep {
   readonly future: boolean
   /** Field that differs from the usual content of this key: 0 none, 1 participant, 2 rail, 3 payload, 4 isMessage. */
   readonly variant: number
+  /** Item of the same participant that the item replaces. Null for none. */
+  readonly replaces: ItemPick | null
 }
 
 /** Selects a lease of this worker. If `foreign`, another worker presents the lease. */
@@ -92,6 +101,7 @@ const enqueue: fc.Arbitrary<EnqueueStep> = fc.record({
   ordered: oneIn(3),
   future: oneIn(8),
   variant: fc.constantFrom(0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4),
+  replaces: fc.option(item, { freq: 7 }),
 })
 
 function step<K extends OutboxStep['do'], R extends object>(
@@ -137,6 +147,12 @@ export const outboxStep: fc.Arbitrary<OutboxStep> = fc.oneof(
   step(6, ['resolve'], { person: two, item, decision: fc.constantFrom('RETRY', 'RETRY', 'FAILED', 'DISPATCHED') }),
   step(5, ['approve'], { person: two, item }),
   step(1, ['withdraw'], { person: two, item }),
+  step(3, ['return'], {
+    item,
+    amount: fc.integer({ min: 1, max: 6 }),
+    currency: fc.constantFrom('EUR', 'EUR', 'EUR', 'EUR', 'EUR', 'CHF'),
+    reference: fc.nat(3),
+  }),
   step(1, ['pause'], { kind: fc.constantFrom('rail', 'participant', 'stream', 'all'), which: two }),
   step(3, ['resume'], { pick: fc.nat(5) }),
   step(1, ['setPolicy'], { which: two, policy: fc.constantFrom('continue', 'halt', 'halt') }),
