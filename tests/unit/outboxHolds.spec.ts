@@ -119,13 +119,13 @@ describe('a leased item under a hold', () => {
     expect(await claim(db, lease.railType)).toEqual([])
   })
 
-  test('can begin its marked dispatch', async () => {
+  test('can get its dispatch mark', async () => {
     const lease = await leasedAndHeld(true)
     await beginOutboxDispatch(executor(), lease, WORKER)
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ dispatch_mark: 'begun' })
   })
 
-  test('keeps its first hold if its worker holds it too, which ends the lease', async () => {
+  test('keeps its first hold if its worker holds it too; the lease ends', async () => {
     const lease = await leasedAndHeld()
     await holdLeasedOutboxItem(executor(), lease, WORKER, 'the worker would hold it too')
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: null, hold_reason: 'please wait' })

@@ -52,7 +52,7 @@ test('a completion with a fatal error is not retried, and its fault event names 
   expect(await ledger(db, outboxId)).toEqual([])
 })
 
-test('DISPATCHED outcomes are completed in a call of their own when many outcomes wait', async () => {
+test('an ItemCompleter completes DISPATCHED outcomes in separate calls when many outcomes wait', async () => {
   const leases = await Promise.all(Array.from({ length: 60 }, () => enqueueAndClaim(db)))
   const groups: unknown[] = []
   const role = db.as('symphony_executor')
@@ -81,7 +81,7 @@ test('DISPATCHED outcomes are completed in a call of their own when many outcome
     expect(await ledger(db, outboxId)).toEqual([index % 6 === 5 ? '1 FAILED' : '1 DISPATCHED'])
 })
 
-test('an ItemCompleter retries failed completions again after an earlier giveUp()', async () => {
+test('giveUp() stops retries until the next drain(); later completions are retried again', async () => {
   const [first, second] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
   const events: RelayerEvent[] = []
   const emitter = new Emitter<RelayerEvent>()

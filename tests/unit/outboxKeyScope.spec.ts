@@ -85,7 +85,7 @@ describe('a key that is in use in its scope', () => {
     for (const { instructionId } of batch) expect(await scopesOf(instructionId)).toEqual([])
   })
 
-  test('is refused within a batch of repeated and new items (P7014)', async () => {
+  test('is refused for a new instruction in a batch with known items (P7014)', async () => {
     const scope = buildScope()
     const known = [buildInstruction(), buildInstruction()]
     await enqueuePaymentOutboxBatch(gateway, known, scope)
@@ -100,7 +100,7 @@ describe('a key that is in use in its scope', () => {
 })
 
 describe('the scope argument', () => {
-  test('is refused from a login that is no gateway (42501), and nothing is enqueued', async () => {
+  test('is refused for a login that is not a gateway (42501), and nothing is enqueued', async () => {
     const instruction = buildInstruction()
     for (const attempt of [
       () => enqueuePaymentOutbox(db.as('symphony_ingest'), instruction, buildScope()),
@@ -124,7 +124,7 @@ describe('the scope argument', () => {
     })
   })
 
-  test('fits the index at its maximum length', async () => {
+  test('is accepted at its maximum length, with the longest key', async () => {
     const keyScope = `${randomUUID()}${'€'.repeat(464)}`
     const instruction = buildInstruction({ idempotencyKey: 'k'.repeat(128) })
     expect((await enqueuePaymentOutbox(gateway, instruction, { keyScope })).created).toBe(true)
@@ -147,7 +147,7 @@ describe('two transactions with one key and two instructions', () => {
   test.each([
     ['refused (P7014) if the first commits', 'COMMIT', { sqlstate: 'P7014' }],
     ['enqueued if the first rolls back', 'ROLLBACK', { created: true }],
-  ])('wait for each other; the second is %s', async (_, end, expected) => {
+  ])('are serialized: the second waits and is %s', async (_, end, expected) => {
     const [one, two] = [await connect(), await connect()]
     const scope = buildScope()
     const first = buildInstruction()
@@ -180,7 +180,7 @@ describe('two transactions with one key and two instructions', () => {
     for (const connection of [blocker, one, two]) await connection.close()
   })
 
-  test('give the second a serialization failure under REPEATABLE READ (40001)', async () => {
+  test('end with a serialization failure of the second under REPEATABLE READ (40001)', async () => {
     const [one, two] = [await connect(), await connect()]
     const scope = buildScope()
     const first = buildInstruction()

@@ -185,7 +185,7 @@ describe('a late success', () => {
     expect((await eventRows(db, lease.outboxId)).map(({ event_type }) => event_type)).toEqual(['LATE_OUTCOME'])
   })
 
-  test('is returned as evidence by the next claim even if no marked call was begun', async () => {
+  test('is returned as evidence by the next claim even if the dispatch mark shows no call', async () => {
     const lease = await enqueueAndClaim(db, {}, { workerId: SLOW, marked: true })
     await db.expireLease(lease.outboxId)
     await report(lease, PAID)
@@ -197,7 +197,7 @@ describe('a late success', () => {
     ['FAILED', undefined],
     ['FAILED', false],
     ['FAILED', true],
-  ] as const)('makes a %s completion (outcomeUnknown: %s) hold the item instead', async (given) => {
+  ] as const)('turns a %s completion (outcomeUnknown: %s) into a hold', async (given) => {
     const [state, outcomeUnknown] = given
     const { lost, next } = await takenOver()
     await report(lost, PAID)
@@ -297,7 +297,7 @@ describe('a terminal outcome', () => {
   ]
 
   test.for(cases.map(([terminal, late, type]) => [name(terminal), name(late), type, terminal, late] as const))(
-    '%s stays the only one: a late %s is stored as %s',
+    '%s is not changed by a late %s, which is stored as %s',
     async ([, , eventType, terminal, late]) => {
       const { lost, next } = await takenOver()
       await complete(db, next, { ...terminal, outcomeUnknown: false }, SUCCESSOR)
@@ -332,7 +332,7 @@ describe('a repeated late outcome', () => {
     expect(await eventRows(db, lost.outboxId)).toHaveLength(1)
   })
 
-  test('returns the TERMINAL_BLOCKED event of a contradicting completion in between', async () => {
+  test('returns the TERMINAL_BLOCKED event if a completion has contradicted it meanwhile', async () => {
     const { lost, next } = await takenOver()
     expect(await report(lost, PAID)).toMatchObject({ eventType: 'LATE_OUTCOME' })
     await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-2' }, SUCCESSOR)
@@ -355,7 +355,7 @@ describe('a repeated late outcome', () => {
   })
 })
 
-describe.for(['repair', 'takeover'] as const)('a late success, if %s records the expired lease,', (foundBy) => {
+describe.for(['repair', 'takeover'] as const)('a late success before %s of the expired lease', (foundBy) => {
   async function findExpired(lease: ClaimedItem): Promise<void> {
     await db.expireLease(lease.outboxId)
     if (foundBy === 'repair') await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
@@ -375,7 +375,7 @@ describe.for(['repair', 'takeover'] as const)('a late success, if %s records the
     expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: 'RETRY_CEILING' })
   })
 
-  test('keeps an item claimable if its marked call had begun', async () => {
+  test('prevents the hold of an item whose dispatch mark shows a call', async () => {
     const lease = await enqueueAndClaim(db, {}, { workerId: SLOW, marked: true })
     await beginOutboxDispatch(db.as('symphony_executor'), lease, SLOW)
     await report(lease, PAID)

@@ -66,7 +66,7 @@ test('next_outbox_event returns the nearer of a due time and a lease expiry', as
   expect(await nextIs()).toBe('due sooner')
 })
 
-test('next_outbox_event with rails uses due times of these rails, and leases of every rail', async () => {
+test('next_outbox_event with rails returns due times of these and lease expiries of all rails', async () => {
   await enqueue(db, { instructionId: 'a1', railType: 'a', notBefore: inHours(1) })
   await enqueue(db, { instructionId: 'b1', railType: 'b', notBefore: inHours(2) })
   expect(await nextIs(['b'])).toBe('due b1')
@@ -109,7 +109,7 @@ test('next_outbox_event ignores due times of a paused rail, not its lease expiri
 })
 
 test.for(['participant', 'stream'] as const)(
-  'next_outbox_event ignores a paused %s, even items enqueued during the pause',
+  'next_outbox_event ignores items of a paused %s, even if enqueued before the pause commits',
   async (kind) => {
     await enqueue(db, { instructionId: 'marked', participantId: 'p', railType: 'a', ordered: true })
     const operator = await openTransaction(db, 'symphony_control')

@@ -45,7 +45,7 @@ describe('ordered items of a participant', () => {
     expect(await stream.drain()).toEqual(items.map((item) => item.outboxId))
   })
 
-  test('are claimed one at a time whatever the batch size; streams are independent', async () => {
+  test('are claimed one at a time per stream, whatever the batch size', async () => {
     const streams = [new Stream(db), new Stream(db)]
     const heads: string[] = []
     for (const stream of streams) {
@@ -137,7 +137,7 @@ describe('the head of a stream', () => {
 })
 
 describe('the failure of an item', () => {
-  test.for(['by default', 'continue'] as const)('unblocks the next item under policy: %s', async (policy) => {
+  test.for(['by default', 'continue'] as const)('unblocks the next item (policy: %s)', async (policy) => {
     const stream = new Stream(db)
     if (policy === 'continue') await setParticipantOutboxPolicy(olga.control, stream.participantId, 'continue')
     await stream.enqueue()
@@ -204,7 +204,7 @@ describe('the failure of an item', () => {
     expect(events.rows).toEqual([{ event_type: 'PAUSED' }])
   })
 
-  test('halts the stream if two people decide it', async () => {
+  test('halts the stream also if two people decided the failure', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue()]
@@ -226,7 +226,7 @@ describe('the failure of an item', () => {
     expect(await stream.drain()).toEqual([ids[0], ids[2]])
   })
 
-  test('marks the head as blocked if the item is behind the head', async () => {
+  test('blocks the head if the failed item is behind the head', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue()]
@@ -251,7 +251,7 @@ describe('the failure of an item', () => {
     expect(await stream.claimed()).toEqual([])
   })
 
-  test('does not halt the stream if the item is unordered; nor does a DISPATCHED head', async () => {
+  test('does not halt the stream if the item is unordered', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     await stream.enqueue(false)
@@ -260,7 +260,7 @@ describe('the failure of an item', () => {
     expect(await stream.drain()).toEqual(ids)
   })
 
-  test('follows the current policy; each change of policy is an event', async () => {
+  test('is handled by the policy that was set last; each change of policy is an event', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'continue')
@@ -274,7 +274,7 @@ describe('the failure of an item', () => {
     ])
   })
 
-  test('has policy continue or halt; another policy or an invalid participant is refused (22023)', async () => {
+  test('has no other policy than continue and halt (22023)', async () => {
     const asked: [string | null, string | null][] = [
       ['p', null],
       ['p', 'HALT'],
@@ -346,7 +346,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('is claimed in order if several are enqueued', async () => {
+  test('is claimed in order if three successors are enqueued', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const ids = [await stream.enqueueOn(enqueuer), await stream.enqueueOn(enqueuer), await stream.enqueueOn(enqueuer)]
     await completeOn(completer, lease)
@@ -368,7 +368,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('is the unblocked head at once if an earlier enqueue rolled back', async () => {
+  test('is claimable at once if an earlier enqueue rolled back', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
@@ -404,7 +404,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await pendingRow(db, second)).toMatchObject({ blocked: false, block_unverified: false })
   })
 
-  test('makes a completion with a snapshot older than the enqueue fail (40001)', async () => {
+  test('causes failure (40001) of a completion whose snapshot is older than the enqueue', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     await completer.query('COMMIT')
     await completer.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
@@ -422,7 +422,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('makes a completion with a snapshot older than the last claim fail (40001)', async () => {
+  test('causes failure (40001) of a completion whose snapshot is older than the last claim', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')
@@ -436,7 +436,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('is claimed in order after a REPEATABLE READ completion beside an open enqueue', async () => {
+  test('is claimed in order after a REPEATABLE READ completion during an open enqueue', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')
@@ -468,7 +468,7 @@ describe('an open transaction on the same stream', () => {
     await enqueuer.query('ROLLBACK')
   })
 
-  test('does not block an enqueue while the head is completed', async () => {
+  test('that completes the head does not block an enqueue', async () => {
     const stream = new Stream(db)
     await stream.enqueue()
     const completer = await openTransaction(db, 'symphony_executor')
@@ -528,7 +528,7 @@ describe('a decision about a middle item while the head ends', () => {
     expect(await stream.claimed()).toEqual([ids[2]])
   })
 
-  test('leaves the held item as the head if it rolls back while the completion waits', async () => {
+  test('leaves the middle item as a held head if the decision rolls back', async () => {
     const { stream, ids, lease, proposalId, completer, operator } = await createDecisionBehindTheHead()
     await approveOutboxProposal(operator, proposalId)
     const completion = completeOn(completer, lease)
@@ -566,7 +566,7 @@ describe('a decision about a middle item while the head ends', () => {
     expect(await stream.claimed()).toEqual([ids[2]])
   })
 
-  test('unblocks the last item and one enqueued meanwhile', async () => {
+  test('unblocks the last item and an item enqueued meanwhile', async () => {
     const { stream, ids, lease, proposalId, completer, operator } = await createDecisionBehindTheHead()
     const enqueuer = await openTransaction(db, 'symphony_ingest')
     const fourth = await stream.enqueueOn(enqueuer)
@@ -640,7 +640,7 @@ describe('a redrive in an ordered stream', () => {
     expect(await stream.drain()).toEqual([third, ids[1], ids[2]])
   })
 
-  test('takes the position of its item in the middle', async () => {
+  test('of a middle item takes the position of that item', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()] as const
@@ -682,7 +682,7 @@ describe('a redrive in an ordered stream', () => {
     expect(await stream.drain()).toEqual([ids[1], again])
   })
 
-  test('goes before an item that the pause did not mark as blocked', async () => {
+  test('goes before an item that is not blocked by the pause', async () => {
     const { stream, ids } = await halted()
     // A pause does not mark a head that is locked at that moment.
     await db.queryNoRole(
@@ -694,7 +694,7 @@ describe('a redrive in an ordered stream', () => {
     expect(await stream.drain()).toEqual([again, ids[1], ids[2]])
   })
 
-  test('keeps the stream halted until its approval commits', async () => {
+  test('makes a resume of the stream wait until its approval commits', async () => {
     const { stream, ids } = await halted()
     const proposal = await propose(olga, ids[0], 'REDRIVE')
     const approving = await openTransaction(db)

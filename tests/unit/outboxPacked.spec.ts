@@ -49,7 +49,7 @@ function shown(item: ClaimedItem) {
   }
 }
 
-test('a packed enqueue returns new, repeated and known items in the given order', async () => {
+test('enqueuePaymentOutboxBatch returns new, repeated and known items in the given order', async () => {
   const [first, second] = [buildPayment('packed'), buildPayment('packed')]
   const [before] = await enqueuePaymentOutboxBatch(ingest(), [second])
   const items = await enqueuePaymentOutboxBatch(ingest(), [first, second, first])
@@ -67,7 +67,7 @@ test('a packed enqueue returns new, repeated and known items in the given order'
   expect(rows).toEqual([{ created_at: items[0]!.createdAt, sequence_id: items[0]!.sequenceId }])
 })
 
-test('a packed claim returns the same items as the rows of claim_outbox_batch', async () => {
+test('claimOutboxBatch returns the same items as the rows of claim_outbox_batch', async () => {
   const rail = `rail-${randomUUID()}`
   const claim = (options = {}) => claimOutboxBatch(executor(), 100, 'w', 60, { rails: [rail], ...options })
   const [unknown, expired, held, plain] = await enqueuePaymentOutboxBatch(ingest(), [
@@ -126,7 +126,7 @@ test('a packed claim returns the same items as the rows of claim_outbox_batch', 
   expect(await claim()).toEqual([])
 })
 
-test('a packed completion returns one verdict per outcome, in the given order', async () => {
+test('completeOutboxAttempts returns one verdict per outcome, in the given order', async () => {
   const rail = `rail-${randomUUID()}`
   await enqueuePaymentOutboxBatch(ingest(), [
     buildPayment(rail),

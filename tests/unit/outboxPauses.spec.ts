@@ -46,7 +46,7 @@ const pauseAll = () => pauseOutbox(olga.control, 'all', 'all', 'reconciliation')
 const resumeAll = () => resumeOutbox(olga.control, 'all', 'all', 'compared with the bank')
 
 describe('a pause', () => {
-  test('stops claims of its rail, named or not, and of no other rail', async () => {
+  test('stops claims of its rail only, whether a claim names rails or not', async () => {
     const paused = new Stream(db)
     const other = new Stream(db)
     await paused.enqueue(false)
@@ -204,7 +204,7 @@ async function scopeEvents(scope: string) {
   return rows
 }
 
-test('a pause does not wait for a policy change, and each has its own event scope', async () => {
+test('a pause of a participant does not wait for an uncommitted change of its policy', async () => {
   const stream = new Stream(db)
   const setting = await openTransaction(db, 'symphony_control')
   await setParticipantOutboxPolicy(setting, stream.participantId, 'halt')
@@ -351,7 +351,7 @@ describe.for(MARKING_KINDS)('an item enqueued during a resume transaction of its
     }
   })
 
-  test('makes a resume with a snapshot older than the enqueue fail (40001)', async () => {
+  test('causes failure (40001) of a resume whose snapshot is older than the enqueue', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       await operator.query('COMMIT')
@@ -369,7 +369,7 @@ describe.for(MARKING_KINDS)('an item enqueued during a resume transaction of its
     }
   })
 
-  test('makes a resume with a snapshot older than the last claim fail (40001)', async () => {
+  test('causes failure (40001) of a resume whose snapshot is older than the last claim', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       const item = await stream.enqueueOn(enqueuer, ordered)
@@ -490,7 +490,7 @@ describe.for(MARKING_KINDS)('a resume of a %s', (kind) => {
     }
   })
 
-  test('unblocks the next item although neither resume nor completion saw it', async () => {
+  test('unblocks the next item although its enqueue and the completion overlap the resume', async () => {
     const stream = new Stream(db)
     const operator = await openTransaction(db, 'symphony_control')
     // The pause is not committed yet. Enqueue and claim do not see it, so the head is leased.
@@ -714,7 +714,7 @@ describe('a pause of everything', () => {
     expect(await nextOutboxEvent(db.as('symphony_executor'), [railType])).toBeInstanceOf(Date)
   })
 
-  test('refuses another name than all (22023), and its events have scope all', async () => {
+  test('is refused under another name than all (22023); its events have scope all', async () => {
     await expect(pauseOutbox(olga.control, 'all', 'sepa', 'odd')).rejects.toMatchObject({ sqlstate: '22023' })
     await pauseAll()
     await resumeAll()
@@ -746,7 +746,7 @@ describe('requireKnownName', () => {
     await requireKnownName(olga.control, 'all', 'all')
   })
 
-  test('refuses a misspelt declared rail although items wait for it', async () => {
+  test('refuses a misspelt name of a declared rail, although items wait under that name', async () => {
     await db.queryNoRole(`SELECT declare_outbox_rail('spelt-bank', true, '{}', 'worker-1')`)
     await enqueue(db, { railType: 'Spelt-Bank' })
     await expect(requireKnownName(olga.control, 'rail', 'Spelt-Bank')).rejects.toMatchObject({

@@ -222,7 +222,7 @@ beforeAll(async () => {
 afterAll(() => Promise.all(databases.map((db) => db.drop())))
 
 describe.each(['empty, never analysed', 'empty', 'full', 'full, with the full trail', 'full, analysed again'])(
-  'on tables that are %s',
+  'plans on tables that are %s',
   (state) => {
     test.each(titles)('%s reads only its own items, by index', (title) => {
       const execution = recordings[state]![title]!

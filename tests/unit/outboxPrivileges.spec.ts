@@ -157,7 +157,7 @@ test('every function has an entry in tests/support/sqlFunctions.ts', () => {
   expect([...functions.keys()].toSorted()).toEqual(Object.keys(VOLATILITIES).toSorted())
 })
 
-test('every table and view has a row', async () => {
+test('every table and view under test has a row', async () => {
   for (const { name } of relations.values()) {
     const { rows } = await db.queryNoRole(`SELECT $1::text AS name FROM ${name} LIMIT 1`, [name])
     expect(rows).toEqual([{ name }])
@@ -206,7 +206,7 @@ describe.each(ACTORS)('actor %s', (actor) => {
     expect(rows).toEqual([])
   })
 
-  test('creates nothing in the schema (42501), and only PUBLIC lacks USAGE', async () => {
+  test('cannot create, rename or drop anything in the schema (42501)', async () => {
     const { rows } = await db.queryNoRole(
       `SELECT has_schema_privilege($1, $2, 'USAGE') AS usage, has_schema_privilege($1, $2, 'CREATE') AS create`,
       [roleName(actor), db.schema],

@@ -97,7 +97,7 @@ describe('unserved_outbox_rails', () => {
 })
 
 describe('POST /v1/instructions', () => {
-  test('warns until a worker starts, and again 25 hours after it stopped', async () => {
+  test('warns of a rail that no worker has served yet or for 25 hours', async () => {
     const rail = newRail()
     const first = buildInstruction(rail)
     expect(await post(first)).toMatchObject({ status: 201, warnings: [warningOf(rail)] })
@@ -112,7 +112,7 @@ describe('POST /v1/instructions', () => {
     expect(await post(buildInstruction(rail))).toMatchObject({ status: 201, warnings: [warningOf(rail, 'since 20')] })
   })
 
-  test('does not warn of a payment that has ended', async () => {
+  test('returns no warning for a repeated payment that has ended', async () => {
     const instruction = buildInstruction(newRail())
     await post(instruction)
     await complete(db, await claimOnly(db, instruction.railType), { state: 'DISPATCHED', railReference: 'ref' })
@@ -159,7 +159,7 @@ async function openCountingFixture() {
 }
 
 describe('the query for unserved rails', () => {
-  test('runs once per rail and 10 s, also for concurrent requests', async () => {
+  test('runs at most once per rail in 10 s, also for concurrent requests', async () => {
     const { counted, counts } = await openCountingFixture()
     const rail = newRail()
     const together = await Promise.all(Array.from({ length: 8 }, () => post(buildInstruction(rail), counted)))
@@ -171,7 +171,7 @@ describe('the query for unserved rails', () => {
     expect(counts.reads).toBe(2)
   })
 
-  test('adds no warning if the database refuses it; the payment stays committed', async () => {
+  test('causes no warning and no error if the database refuses it; the payment is accepted', async () => {
     const right = `EXECUTE ON FUNCTION ${db.qualify('unserved_outbox_rails')}(text[])`
     await db.queryNoRole(`REVOKE ${right} FROM symphony_ingest`)
     onTestFinished(async () => void (await db.queryNoRole(`GRANT ${right} TO symphony_ingest`)))

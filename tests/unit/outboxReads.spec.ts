@@ -50,7 +50,7 @@ describe('reads of failed and held items', () => {
     })
   })
 
-  test('count redriven and proposed items as decided, withdrawn ones as undecided', async () => {
+  test('treat redriven and proposed items as decided, and withdrawn proposals as undecided', async () => {
     const railType = `rail-${randomUUID()}`
     const proposed = await enqueueFailed(db, { railType })
     const redriven = await enqueueFailed(db, { railType })

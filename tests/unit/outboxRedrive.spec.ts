@@ -283,8 +283,8 @@ describe('a redrive proposal', () => {
   })
 })
 
-describe('a pending redrive, after a late success of an earlier item,', () => {
-  test('is held as EARLIER_ITEM_PAID with an event that names the paid item', async () => {
+describe('a pending redrive, after a late outcome of an earlier item,', () => {
+  test('is held as EARLIER_ITEM_PAID if the outcome is a success; an event names that item', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const redriven = await redrive(lease.outboxId)
@@ -321,22 +321,25 @@ describe('a pending redrive, after a late success of an earlier item,', () => {
     expect(await eventRows(db, redriven)).toEqual(before)
   })
 
-  test.for(['EARLIER_ITEM_PAID', 'asked by the bank'])('cannot be retried while held: %s (P7006)', async (reason) => {
-    const lease = await enqueueAndClaim(db)
-    await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
-    const redriven = await redrive(lease.outboxId)
-    // In the second case the redrive is held before the report, which then does not change the hold.
-    if (reason === 'asked by the bank') await placeOutboxHold(olga.control, redriven, reason)
-    await reportLate(lease, 'DISPATCHED')
-    expect(await pendingRow(db, redriven)).toMatchObject({ hold_reason: reason })
-    const retry = resolveOutboxHold(olga.control, redriven, 'RETRY', 'send it', null)
-    await expect(retry).rejects.toMatchObject({ sqlstate: 'P7006', message: expect.stringContaining(lease.outboxId) })
-    // Two people may end it without sending it.
-    await approve(pavel, await propose(olga, redriven, 'FAILED'))
-    expect(await ledger(db, redriven)).toEqual(['1 FAILED'])
-  })
+  test.for(['EARLIER_ITEM_PAID', 'asked by the bank'])(
+    'cannot be retried while it is held with reason %s (P7006)',
+    async (reason) => {
+      const lease = await enqueueAndClaim(db)
+      await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
+      const redriven = await redrive(lease.outboxId)
+      // In the second case the redrive is held before the report, which then does not change the hold.
+      if (reason === 'asked by the bank') await placeOutboxHold(olga.control, redriven, reason)
+      await reportLate(lease, 'DISPATCHED')
+      expect(await pendingRow(db, redriven)).toMatchObject({ hold_reason: reason })
+      const retry = resolveOutboxHold(olga.control, redriven, 'RETRY', 'send it', null)
+      await expect(retry).rejects.toMatchObject({ sqlstate: 'P7006', message: expect.stringContaining(lease.outboxId) })
+      // Two people may end it without sending it.
+      await approve(pavel, await propose(olga, redriven, 'FAILED'))
+      expect(await ledger(db, redriven)).toEqual(['1 FAILED'])
+    },
+  )
 
-  test('cannot be retried by an earlier proposal (P7006)', async () => {
+  test('cannot be retried by a proposal made before the late success (P7006)', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const redriven = await redrive(lease.outboxId)
@@ -377,7 +380,7 @@ describe('a pending redrive, after a late success of an earlier item,', () => {
 })
 
 describe('idempotency keys', () => {
-  test('may have 128 characters and still be redriven twice', async () => {
+  test('may have 128 characters, even if the payment is redriven twice', async () => {
     const key = `${randomUUID()}-${'k'.repeat(91)}`
     expect(key).toHaveLength(128)
     const item = await enqueueFailed(db, { idempotencyKey: key })
@@ -405,7 +408,7 @@ describe('idempotency keys', () => {
   )
 
   test.for(['k~redrive~', 'k~redrive~1x', 'k~REDRIVE~1', 'k~redrive~1~', '~redrive~-1'])(
-    'are accepted and redriven if they only resemble the key of a redrive: %s',
+    'are accepted if they only resemble the key of a redrive: %s',
     async (idempotencyKey) => {
       const item = await enqueueFailed(db, { idempotencyKey })
       await redrive(item.outboxId)

@@ -43,7 +43,7 @@ describe('renewing', () => {
     expect((await pendingRow(db, lease.outboxId))!.lease_expires_at).toEqual(lease.leaseExpiresAt)
   })
 
-  test('counts from the call, not from the start of its transaction', async () => {
+  test('extends from the time of the call, not from the start of its transaction', async () => {
     const lease = await enqueueAndClaim(db, {}, { leaseSeconds: 60 })
     let midway: string | undefined
     await executor().transaction(async (tx) => {

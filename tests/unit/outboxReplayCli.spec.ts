@@ -29,7 +29,7 @@ async function showJson(id: string) {
   return { exitCode, items: printed.items, error: failed.error }
 }
 
-test('show --replay prints each event with its changes, and that they add up to the pending row', async () => {
+test('show --replay prints each event with its changes, and that the result equals the row', async () => {
   const lease = await enqueueAndClaim(db, { payload: { amount: '77.10', currency: 'EUR', destination: 'SECRET' } })
   await complete(db, lease, { state: 'RETRYABLE', errorCode: 'BUSY', outcomeUnknown: true })
   const { exitCode, stdout, stderr } = await show(lease.instructionId, '--replay')

@@ -113,7 +113,7 @@ describe('PRIM-POSTGRES-OUTBOX-002 claim returns at most batchSize ready items',
     })
   })
 
-  test('enqueue gives a message without a key its own stream and returns a repeated id', async () => {
+  test('enqueue gives a message without a key its own stream, and creates a known id only once', async () => {
     const first = await owner.enqueue({ topic: 'invoices', payload: {} })
     const again = await owner.enqueue({ topic: 'invoices', payload: {}, messageId: first.messageId })
     expect(again).toMatchObject({ outboxId: first.outboxId, created: false })
@@ -143,7 +143,7 @@ describe('PRIM-POSTGRES-OUTBOX-003 a call by a non-owner changes nothing', () =>
   }
   const each = Object.entries(verbs).map(([name, verb]) => ({ name, verb }))
 
-  test.for(each)('$name by another owner with the right token keeps owner and lease', async ({ verb }) => {
+  test.for(each)('$name by another owner with the right token changes nothing', async ({ verb }) => {
     const message = await claimedOne()
     const before = await pendingRow(db, message.id)
     expect(await verb(other, [message])).toEqual([])
@@ -158,7 +158,7 @@ describe('PRIM-POSTGRES-OUTBOX-003 a call by a non-owner changes nothing', () =>
     expect(await pendingRow(db, message.id)).toEqual(before)
   })
 
-  test.for(each)('$name of own and foreign messages changes only the own message, once', async ({ verb }) => {
+  test.for(each)('$name of messages of two owners changes only the caller’s message, once', async ({ verb }) => {
     const [mine] = await claimed(1, owner)
     const [foreign] = await claimed(1, other)
     const unknown = { ...mine!, id: randomUUID() }
@@ -279,7 +279,7 @@ describe('PRIM-POSTGRES-OUTBOX-006 claimDue excludes future-due rows', () => {
   })
 })
 
-describe('with payments and messages in one queue', () => {
+describe('payments and messages in one queue', () => {
   const verbs = {
     ack: (messages: readonly ClaimedMessage[]) => owner.ack(messages),
     abandon: (messages: readonly ClaimedMessage[]) => owner.abandon(messages),
@@ -352,7 +352,7 @@ describe('with payments and messages in one queue', () => {
     expect(items.map(({ outboxId }) => outboxId)).toEqual([payment.outboxId, message.outboxId, younger.outboxId])
   })
 
-  test('a payment rail gets no message, even by its name; a topic’s rail gets payments too', async () => {
+  test('a payment rail gets no message, even if the topic has the name of the rail', async () => {
     const bank = memoryRail({ type: `bank-${randomUUID()}`, onUnknown: 'resend' })
     const handled: string[] = []
     const topic = `topic-${randomUUID()}`

@@ -488,7 +488,7 @@ describe.each(names)('%s', (name) => {
 })
 
 describe('batch functions', () => {
-  test('name the malformed list, except the one that sets the length (22023)', async () => {
+  test('name a list with two dimensions in their error (22023)', async () => {
     for (const { name: argument, type } of signatures.get('enqueue_payment_outbox_batch')!.slice(1)) {
       if (!type.endsWith('[]')) continue
       const valid = sound.get('enqueue_payment_outbox_batch')![argument]!
@@ -557,7 +557,7 @@ describe('batch functions', () => {
     }
   })
 
-  test('refuse p_not_before lists with other bounds or dimensions (22023)', async () => {
+  test('refuse a p_not_before list with another first index or two dimensions (22023)', async () => {
     for (const list of [`'[0:0]={infinity}'`, `'{{infinity}}'`, `'[5:5]={-infinity}'`]) {
       expect(await attempt('enqueue_payment_outbox_batch', { p_not_before: `${list}::timestamptz[]` })).toEqual({
         code: '22023',
@@ -577,7 +577,7 @@ describe('invalid jsonb payloads', () => {
     ['a number beyond numeric', `{"a": 1e200000}`, '22003'],
     ['nesting of 1,000,000', `{"a": ${'['.repeat(1_000_000)}`, '54001'],
     ['no JSON at all', CANARY, '22P02'],
-  ])('do not reach the function: %s', async (_what, payload, code) => {
+  ])('are refused before the function is called: %s', async (_what, payload, code) => {
     for (const name of ['enqueue_payment_outbox', 'heartbeat_outbox_worker']) {
       const argument = name === 'enqueue_payment_outbox' ? 'p_payload' : 'p_detail'
       const given = { ...sound.get(name)!, [argument]: '$1' }

@@ -77,7 +77,7 @@ const HOSTILE: Readonly<Record<string, string>> = {
 
 describe('an enqueue with a trace context', () => {
   test.each([...Object.entries(HOSTILE), ['a NUL', `${TRACEPARENT} a=\0`], ['half a surrogate pair', '\ud800']])(
-    'drops an invalid one and succeeds through the library: %s',
+    'drops an invalid context and succeeds through the library: %s',
     async (_what, traceContext) => {
       const item = await enqueuePaymentOutbox(ingest(), buildInstruction({ traceContext }))
       expect(item.created).toBe(true)
@@ -86,7 +86,7 @@ describe('an enqueue with a trace context', () => {
   )
 
   test.each(Object.entries(HOSTILE))(
-    'drops an invalid one and succeeds through the SQL function: %s',
+    'drops an invalid context and succeeds through the SQL function: %s',
     async (_what, traceContext) => {
       const { instructionId, participantId, railType } = buildInstruction()
       const { rows } = await ingest().query<{ outbox_id: string }>(
@@ -97,7 +97,7 @@ describe('an enqueue with a trace context', () => {
     },
   )
 
-  test('keeps the longest valid one', async () => {
+  test('keeps a valid context of the maximum length', async () => {
     const longest = `${TRACEPARENT} ${'x'.repeat(512)}`
     expect(encodeTraceContext(TRACEPARENT, 'x'.repeat(512))).toBe(longest)
     const { outboxId } = await enqueuePaymentOutbox(ingest(), buildInstruction({ traceContext: longest }))

@@ -207,7 +207,7 @@ test('an enqueue that is not awaited is sent before the ROLLBACK that follows it
   expect(await countItems(instruction.participantId)).toBe(0)
 })
 
-test('enqueue accepts a role handle of Symphony, which is no transaction of the caller', async () => {
+test('enqueue accepts a role of Symphony’s own pool instead of a transaction of the caller', async () => {
   const instruction = buildInstruction()
   expect(await enqueue(instruction, { tx: db.as('symphony_ingest') })).toMatchObject({ created: true })
   expect(await countItems(instruction.participantId)).toBe(1)

@@ -52,13 +52,13 @@ async function expire(lease: ClaimedItem, noticedBy: 'repair' | 'takeover'): Pro
   return claim(db, lease.railType)
 }
 
-describe.for(['repair', 'takeover'] as const)('an expired lease, recorded by %s,', (noticedBy) => {
+describe.for(['repair', 'takeover'] as const)('an expired lease recorded by %s', (noticedBy) => {
   test('makes the outcome unknown for the next claim', async () => {
     const next = await expire(await enqueueAndClaim(db), noticedBy)
     expect(next).toMatchObject([{ outcomeUnknown: true, expiryStreak: 1, attemptCount: 1 }])
   })
 
-  test('extends the expiry streak through inquiries until the outcome is known', async () => {
+  test('increases the expiry streak, which a known outcome resets and an inquiry does not', async () => {
     const first = await enqueueAndClaim(db)
     let [lease] = await expire(first, noticedBy)
     const streaks = [lease!.expiryStreak]
@@ -72,21 +72,21 @@ describe.for(['repair', 'takeover'] as const)('an expired lease, recorded by %s,
     expect(await makeDueAndClaim(db, first)).toMatchObject({ expiryStreak: 0 })
   })
 
-  test('leaves the outcome known if the marked call had not begun', async () => {
+  test('leaves the outcome known if the dispatch mark shows no call', async () => {
     const lease = await markedLease()
     const next = await expire(lease, noticedBy)
     expect(next).toMatchObject([{ outboxId: lease.outboxId, outcomeUnknown: false, evidence: null, attemptCount: 1 }])
     expect(await ledger(db, lease.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
   })
 
-  test('keeps an older unknown outcome if the marked call had not begun', async () => {
+  test('keeps an older unknown outcome if the dispatch mark shows no call', async () => {
     const first = await enqueueAndClaim(db)
     await complete(db, first, { state: 'RETRYABLE', outcomeUnknown: true })
     const lease = await makeDueAndClaim(db, first, { marked: true })
     expect(await expire(lease, noticedBy)).toMatchObject([{ outcomeUnknown: true }])
   })
 
-  test('holds the item if the marked call had begun, with a ledger row and an event', async () => {
+  test('holds the item if the dispatch mark shows a call, with a ledger row and an event', async () => {
     const lease = await markedLease()
     await begin(lease)
     expect(await expire(lease, noticedBy)).toEqual([])
@@ -111,7 +111,7 @@ describe.for(['repair', 'takeover'] as const)('an expired lease, recorded by %s,
     ])
   })
 
-  test('does not count the dispatch mark of an earlier lease', async () => {
+  test('ignores the dispatch mark of an earlier lease', async () => {
     const lease = await markedLease()
     await begin(lease)
     await complete(db, lease, { state: 'RETRYABLE' })
@@ -121,7 +121,7 @@ describe.for(['repair', 'takeover'] as const)('an expired lease, recorded by %s,
   })
 })
 
-describe('a marked call', () => {
+describe('a call with a dispatch mark', () => {
   test('prevents the release of its lease once it has begun (P7006)', async () => {
     const lease = await markedLease()
     await begin(lease)
@@ -277,7 +277,7 @@ describe('an item of unknown outcome', () => {
     })
   })
 
-  test('is not failed in 40 rounds of expiries and completions of unknown outcome', async () => {
+  test('never ends FAILED in 40 rounds of expiries and completions of unknown outcome', async () => {
     const outcomes: Omit<AttemptOutcome, 'outboxId' | 'leaseToken'>[] = []
     for (const state of ['FAILED', 'RETRYABLE'] as const) {
       for (const outcomeUnknown of [undefined, true] as const) {

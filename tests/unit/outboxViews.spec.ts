@@ -280,7 +280,7 @@ test.for(['supervisor_outbox_status', 'outbox_operational_status'])(
   },
 )
 
-test.for([21, 22])('supervisor and operational status agree after random operations (seed %i)', async (seed) => {
+test.for([21, 22])('both status views count the same states after random operations (seed %i)', async (seed) => {
   await withTestDatabase(async (other) => {
     const people = [await createPerson(other, 'olga'), await createPerson(other, 'pavel')] as const
     await new RandomOutbox(other, seed, {

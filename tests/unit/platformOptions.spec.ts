@@ -116,7 +116,7 @@ describe('PRIM-POSTGRES-API-003 platform options', () => {
     expect(failuresOf({ databases: [eu], polMs: 5, retention: { inbox: 3 } })).toEqual(['polMs', 'retention.inbox'])
   })
 
-  test('are reported by name, all invalid ones in one error without connection strings', () => {
+  test('are all named in one error if invalid, without connection strings', () => {
     expect(
       failuresOf({
         databases: [{ ...eu, name: '' }],

@@ -70,7 +70,7 @@ describe('an encrypted field', () => {
     expect(rows[0]!.n).toBe('0')
   })
 
-  test('is the same content if its keys are reordered, and a conflict if its value differs', async () => {
+  test('counts as the same content if its JSON keys are reordered, not if its value differs', async () => {
     const { fixture: made, instruct } = fixture()
     const instruction = instruct({ iban: { a: 1, b: [2] } })
     const item = await made.enqueue(instruction)
@@ -80,7 +80,7 @@ describe('an encrypted field', () => {
     expect(await failureOf(made.enqueue(other))).toMatchObject({ code: 'IDEMPOTENCY_CONFLICT' })
   })
 
-  test('is the same content after the master key was rotated', async () => {
+  test('counts as the same content after the master key was rotated', async () => {
     const { fixture: made, instruct } = fixture()
     const instruction = instruct()
     const item = await made.enqueue(instruction)
@@ -206,7 +206,7 @@ describe('subject keys', () => {
     expect(await rewrapSubjectKeys(control(), next, 'z', 'y')).toBe(0)
   })
 
-  test('cannot use an id of another subject’s key', async () => {
+  test('cannot have the id of another subject’s key', async () => {
     const taken = { subject: randomUUID(), keyId: randomUUID(), wrappedKey: WRAPPED }
     await ensureSubjectKeys(ingest(), [taken], 'x')
     const other = { ...taken, subject: randomUUID() }

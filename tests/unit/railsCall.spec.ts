@@ -146,7 +146,7 @@ describe('callRail with a table of codes', () => {
     [{ outcome: 'unknown', code: 'NEW' }, RAIL_RESULT_CODES.codeNotListed],
     [{ outcome: 'terminal', code: 'no' }, RAIL_RESULT_CODES.codeNotListed],
     [{ outcome: 'terminal', code: 'constructor' }, RAIL_RESULT_CODES.codeNotListed],
-  ])('returns unknown and unknownCode for %j', async (answer, code) => {
+  ])('returns unknown and unknownCode for %j, which the table contradicts or lacks', async (answer, code) => {
     const verdict = await callRail(answering(answer, { codes: CODES }), railRequest())
     expect(verdict).toMatchObject({ kind: 'unknown', code, railCode: answer.code, unknownCode: true })
     expect(verdict.reference).toBeUndefined()
@@ -169,7 +169,7 @@ describe('retryAfterMs', () => {
     [-1, undefined],
     [Number.NaN, undefined],
     ['5', undefined],
-  ])('is limited: %s becomes %s', async (retryAfterMs, expected) => {
+  ])('is limited to 1 s to 24 h: %s becomes %s', async (retryAfterMs, expected) => {
     const verdict = await callRail(answering({ outcome: 'retryable', code: 'LATER', retryAfterMs }), railRequest())
     expect(verdict.retryAfterMs).toBe(expected)
   })
@@ -246,7 +246,7 @@ describe('an error of the adapter', () => {
   })
 
   it.each(['terminal', 'retryable', 'unknown'] as const)(
-    'has card numbers redacted, as has the message of an answer “%s”',
+    'as the message of an answer “%s” has card numbers redacted',
     async (outcome) => {
       const verdict = await callRail(
         railOf(() => Promise.resolve({ outcome, code: 'C1', message: 'card 4111 1111 1111 1111 says no' })),
@@ -363,7 +363,7 @@ describe('a late answer', () => {
     expect(await lateVerdict(answering(sleep(80, '<html>'), SHORT))).toBeUndefined()
   })
 
-  it('is dropped if it is an error', async () => {
+  it('is dropped if it is an error other than NotSentError', async () => {
     const rail = railOf(async () => {
       await sleep(80)
       throw new Error('reset')

@@ -47,7 +47,7 @@ describe('loadRails', () => {
     })
   })
 
-  it('uses the process timeout for rails without one, and settleMs equals the timeout', () => {
+  it('gives a rail without timeoutMs the process timeout; settleMs defaults to the timeout', () => {
     expect(load({}, { timeoutMs: 5_000 })).toMatchObject({ timeoutMs: 5_000, settleMs: 5_000 })
     expect(load({ timeoutMs: 7_000 }, { timeoutMs: 5_000 })).toMatchObject({ timeoutMs: 7_000, settleMs: 7_000 })
   })
@@ -175,7 +175,7 @@ describe('loadRails', () => {
     expect(() => loadRails(rails)).toThrow(message)
   })
 
-  it('throws ArgumentRangeError or InvalidArgumentError', () => {
+  it('throws ArgumentRangeError for a value out of range, InvalidArgumentError for a wrong type', () => {
     expect(() => load({ timeoutMs: 0 })).toThrow(ArgumentRangeError)
     expect(() => load({ timeoutMs: 'x' })).toThrow(InvalidArgumentError)
     expect(() => loadRails([RAIL], { timeoutMs: 0 })).toThrow(ArgumentRangeError)
@@ -255,7 +255,7 @@ describe('a rails file', () => {
     expect(await loadFile(name, text)).toEqual(['sepa'])
   })
 
-  it('is refused with the tsc command if it is TypeScript that Node.js cannot read', async () => {
+  it('is refused with a hint to run tsc if it is TypeScript that Node.js cannot read', async () => {
     expect(await loadFile('rails.ts', `enum Policy { Hold }\nexport default ${BODY}`)).toEqual({
       code: 'RAILS_UNREADABLE',
       remedy: expect.stringContaining('npx tsc rails.ts --module nodenext --target es2022'),

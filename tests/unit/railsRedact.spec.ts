@@ -76,7 +76,7 @@ describe('redact', () => {
     expect(redact('  ')).toBe('(no text)')
   })
 
-  it('leaves no part of a number at the end of the text that it reads', () => {
+  it('leaves no part of a card number that the read limit truncates', () => {
     for (let digitsRead = 1; digitsRead < 16; digitsRead += 1) {
       const [begin, end] = ['-----BEGIN PRIVATE KEY-----', '-----END PRIVATE KEY----- ']
       // Redaction shortens the key to a few words, so that only the read limit cuts the number.

@@ -108,7 +108,7 @@ describe('the rail book', () => {
     expect((await readBook(bookFile)).get(request.reference)).toMatchObject({ count: 1, repeats: 0 })
   })
 
-  it('has a reference once if it is sent twice during one write', async () => {
+  it('has a reference once if it is sent twice concurrently', async () => {
     const loaded = rail()
     const twin = railRequest()
     await Promise.all([railRequest(), twin, twin].map((request) => callRail(loaded, request)))
@@ -155,7 +155,7 @@ describe('the rail book', () => {
     expect((await readBook(bookFile)).get(request.reference)?.count).toBe(2)
   })
 
-  it('has two payments if a resend rail is not idempotent', async () => {
+  it('has two payments if a rail with resend and idempotent: false is called twice', async () => {
     const loaded = rail({ onUnknown: 'resend', idempotent: false })
     const request = railRequest()
     await callRail(loaded, request)

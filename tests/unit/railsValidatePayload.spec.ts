@@ -74,7 +74,7 @@ describe('amounts', () => {
     ['null', null],
     ['a list', ['10.00']],
     ['an object', { value: '10.00' }],
-  ])('are refused: one that is %s', async (_, amount) => {
+  ])('are refused if %s', async (_, amount) => {
     expect(await codeOf({ ...PAYABLE, amount })).toBe('INVALID_AMOUNT')
   })
 
@@ -267,7 +267,7 @@ describe('a destination that the rail checks itself', () => {
     ['refused', () => false, 'INVALID_DESTINATION'],
     ['accepted by a promise', async () => true, 'ok'],
     ['refused by a promise', async () => false, 'INVALID_DESTINATION'],
-  ])('is %s', async (_, destination, code) => {
+  ])('is %s, as the check of the rail returns', async (_, destination, code) => {
     expect(await codeOf(PAYABLE, { destination })).toBe(code)
   })
 
@@ -327,7 +327,7 @@ describe('the schema of the rail', () => {
     })
   })
 
-  it('reports the number of further paths', async () => {
+  it('reports five paths and the number of further paths', async () => {
     const issues = Array.from({ length: 7 }, (_, index) => ({ message: 'no', path: ['list', index] }))
     const check = await validatePayload(rail({ payload: schema(() => ({ issues })) }), { ...PAYABLE, list: [] })
     expect(check).toMatchObject({ message: expect.stringMatching(/payload\.list\[4\] and 2 more$/) })

@@ -126,7 +126,7 @@ describe('PRIM-POSTGRES-SCHED-005 createOrUpdateJob', () => {
 })
 
 describe('a job', () => {
-  test('PRIM-POSTGRES-SCHED-006 gets from triggerJob a run that is claimable now, even while paused', async () => {
+  test('PRIM-POSTGRES-SCHED-006 gets a run by triggerJob, claimable at once, even while paused', async () => {
     const name = await createJob(db)
     const { nextDueAt } = await jobOf(name)
     const run = await triggerJob(control(), name)
@@ -173,7 +173,7 @@ describe('a job', () => {
     expect(await payloadOf(before.runId)).toEqual({ version: 1 })
   })
 
-  test('PRIM-POSTGRES-SCHED-008 loses only its READY runs by deleteJob', async () => {
+  test('PRIM-POSTGRES-SCHED-008 loses only its READY runs when it is deleted', async () => {
     const name = await createJob(db)
     const other = await createJob(db)
     const states = ['DONE', 'FAILED', 'CANCELLED'] as const
@@ -230,7 +230,7 @@ describe('runs of due jobs', () => {
     expect(await runsOf(name)).toHaveLength(1)
   })
 
-  test('PRIM-POSTGRES-SCHED-009 are not created for occurrences of an older revision', async () => {
+  test('PRIM-POSTGRES-SCHED-009 are not created for an older revision of the job', async () => {
     const cron = quietCron()
     const name = await createJob(db, { cron })
     await moveBack(name, '5 minutes')
@@ -284,7 +284,7 @@ describe('runs of due jobs', () => {
     expect(await failureOf(createJobRunsFromDueJobs(executor(), { missedAfterMs: 600_001 }))).toBeInstanceOf(RangeError)
   })
 
-  test('are postponed for 1 minute if a schedule is invalid; other jobs run', async () => {
+  test('are postponed for 1 minute if the schedule of their job is invalid', async () => {
     const broken = await createJob(db, { cron: quietCron() })
     const sound = await createJob(db, { cron: quietCron() })
     await db.queryNoRole(`UPDATE scheduler_jobs SET time_zone = 'Mars/Base' WHERE job_name = $1`, [broken])

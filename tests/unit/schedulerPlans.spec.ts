@@ -68,7 +68,7 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
   },
 }
 
-describe.each(KINDS)('for $plural in a shared table', (kind) => {
+describe.each(KINDS)('$plural in a shared table', (kind) => {
   let db: TestDatabase
   beforeAll(async () => {
     // Branch counts would make the functions read other tables.

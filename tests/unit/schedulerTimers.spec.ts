@@ -316,7 +316,7 @@ describe('enqueueDueTimers', () => {
     expect(await cancelTimer(ingest(), timerId)).toBe(false)
   })
 
-  test('marks and enqueues a timer in one transaction; a rollback undoes both', async () => {
+  test('sets the state of a timer and enqueues its message in one transaction', async () => {
     const { timerId, topic } = await createTimer(db)
     const crash = new Error('crash')
     const undone = executor().transaction(async (tx) => {

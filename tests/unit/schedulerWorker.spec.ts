@@ -119,7 +119,7 @@ describe('getNextEventTime', () => {
     expect(await next()).toEqual(run.leaseExpiresAt)
   })
 
-  test('PRIM-POSTGRES-SCHED-010 excludes tasks with delivery claim if a scheduler asks', async () => {
+  test('PRIM-POSTGRES-SCHED-010 excludes tasks with delivery claim for a SchedulerWorker', async () => {
     await createTimer(db, { delivery: 'claim' })
     await triggerJob(control(), await createJob(db, { delivery: 'claim' }))
     await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = $1', [at(9)])

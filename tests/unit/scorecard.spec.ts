@@ -38,7 +38,7 @@ async function run(words: readonly string[], scenarios: readonly Scenario[], pag
 
 const lineOf = (page: string, id: string) => page.split('\n').find((line) => line.startsWith(`| ${id} |`))
 
-test('the page has a row per scenario: results with seed, versions and date, or not run', async () => {
+test('the page has one row per scenario, with its results and seed or “not run”', async () => {
   const { exitCode, page } = await run(['--only', 'r2', '--seed', '7'], [buildScenario('R2'), buildScenario('R10')])
   expect(exitCode).toBe(0)
   expect(lineOf(page, 'R2')).toMatch(

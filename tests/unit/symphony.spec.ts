@@ -112,7 +112,7 @@ describe('a payment', () => {
       expect(await symphony.payments.get({ instructionId: 'P-6' })).toBeUndefined()
     })
 
-    test('is refused, with a hint that it is kept, if a now forbidden field has a card number', async () => {
+    test('is refused if a field with a card number is forbidden now; a hint says it still stands', async () => {
       await using symphony = open([{ type: railType, fields: { '/memo': 'forbidden' } } as const])
       const repeat = symphony.transaction((tx) => symphony.enqueue({ ...instruction, railType }, { tx }))
       await expect(repeat).rejects.toMatchObject({
@@ -122,7 +122,7 @@ describe('a payment', () => {
       })
     })
 
-    test('needs no further statement if the schema accepts the payload', async () => {
+    test('is not looked up if the schema accepts the payload', async () => {
       await using symphony = open([{ type: railType, payload: refusing(() => false) } as const])
       const sent: string[] = []
       await symphony.transaction((tx) => {
@@ -152,7 +152,7 @@ describe('a payment', () => {
 })
 
 describe('the constructor', () => {
-  test('refuses wrong options and a rail that is declared twice, and opens nothing', () => {
+  test('refuses a wrong url and a rail that is declared twice', () => {
     expect(() => new Symphony({ url: 'mysql://host/db' })).toThrow('url')
     expect(() => open([{ type: 'twice' }, { type: 'twice' }])).toThrow('declared twice')
   })
@@ -174,7 +174,7 @@ describe('the constructor', () => {
     )
   })
 
-  test('lists every option once for an unknown option without a near match', () => {
+  test('lists each option once if an unknown option resembles none', () => {
     const [, list = ''] = /expected one of (.*)/.exec(messageOf({ colour: 'red' })) ?? []
     const names = list.split(', ')
     expect(names).toEqual(expect.arrayContaining(['rails', 'topics', 'vault', 'clock', 'url', 'schema']))
@@ -561,7 +561,7 @@ describe('a worker', () => {
     expect(() => symphony.worker({ epochFile: '' })).toThrow('epochFile')
   })
 
-  test('needs something to do (NOTHING_TO_DO)', async () => {
+  test('is refused without rails, topics or maintenance (NOTHING_TO_DO)', async () => {
     await using symphony = open([{ type: 'contract-only' }])
     const allOff = { repair: false, sealing: false, retention: false } as const
     for (const maintenance of [false, allOff]) {
@@ -587,7 +587,7 @@ describe('the inbox', () => {
 })
 
 describe('events', () => {
-  test('have the type module.fact; a listener that throws changes nothing', async () => {
+  test('reach every listener, even if another listener throws', async () => {
     const bank = memoryRail({ type: 'heard', onUnknown: 'resend' })
     await using symphony = open([bank])
     const types: string[] = []

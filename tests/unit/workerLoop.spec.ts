@@ -98,7 +98,7 @@ describe('PollLoop', () => {
     await loop.stop()
   })
 
-  test('waits in full for an exact due time, and up to a tenth less otherwise', async () => {
+  test('waits the full time for an exact due time, and up to 10 % less otherwise', async () => {
     const waits: number[] = []
     class RecordingWakeup extends Wakeup {
       override wait(ms: number, signal: AbortSignal): Promise<boolean> {

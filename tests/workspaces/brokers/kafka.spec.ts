@@ -52,7 +52,7 @@ test('a record holds the request, its participant as key, and its outbox id', as
   expect(JSON.parse(String(record?.value))).toMatchObject({ reference: sent.reference, payload: PAYABLE })
 })
 
-test('a repeat is a second record with the same outbox id, for consumers to deduplicate', async () => {
+test('a payment sent twice is two records with the same outbox id, for consumers to deduplicate', async () => {
   const repeated = railRequest()
   expect(await callRail(rail, repeated)).toMatchObject({ kind: 'success', reference: repeated.reference })
   expect(await callRail(rail, repeated)).toMatchObject({ kind: 'success', reference: repeated.reference })

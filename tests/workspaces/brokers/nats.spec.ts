@@ -105,7 +105,7 @@ test('a message holds the request, its outbox id and its trace context', async (
   expect(stored?.header.get('tracestate')).toBe('x=1')
 })
 
-test('a repeat within the duplicate window is the same message', async () => {
+test('a payment sent again within the duplicate window is stored once', async () => {
   const place = await addStream()
   const rail = railAt(place)
   const repeated = request()
@@ -114,7 +114,7 @@ test('a repeat within the duplicate window is the same message', async () => {
   expect(await idsIn(place.stream)).toEqual(new Map([[repeated.reference, [`${place.stream}:1`]]]))
 })
 
-test('a repeat after the duplicate window is still the same message', async () => {
+test('a payment sent again after the duplicate window is still stored once', async () => {
   const place = await addStream({ duplicate_window: 100_000_000 })
   const rail = railAt(place)
   const repeated = request()
@@ -154,7 +154,7 @@ describe('a publish that cannot have happened', () => {
     expect((await manager.streams.info(other.stream)).state.messages).toBe(0)
   })
 
-  test('is terminal above the limit of the stream (NATS_10054), notSent above that of the server', async () => {
+  test('is terminal above the size limit of the stream (NATS_10054), notSent above the server’s', async () => {
     const place = await addStream({ max_msg_size: 1_000 })
     const rail = railAt({ ...place, body: () => 'x'.repeat(2_000) })
     expect(await callRail(rail, request())).toMatchObject({ kind: 'terminal', code: 'NATS_10054' })
@@ -217,7 +217,7 @@ describe('an inquiry to a stream that may have lost messages', () => {
     expect(await inquireRail(railAt(place), request())).toMatchObject({ kind: 'absent' })
   })
 
-  test('is unknown for a dropped message, and absent for a younger one', async () => {
+  test('is unknown for a message that the stream dropped, and absent for a younger payment', async () => {
     const place = await addStream({ max_msgs: 1, discard: 'old' })
     const rail = railAt(place)
     const dropped = request()
@@ -246,7 +246,7 @@ test('a publish to a frozen server times out as unknown, and is stored once afte
   expect(await storedUnder(place.stream, `${place.subject}.${late.reference}`)).toBe(1)
 })
 
-test('copies of two workers that a frozen server stores late are one message', async () => {
+test('a payment that two workers publish to a frozen server is stored once after it resumes', async () => {
   const place = await addStream()
   const other = await connect({ servers: server.url })
   onTestFinished(() => other.close())

@@ -177,7 +177,7 @@ describe('a publish that cannot have happened', () => {
     expect(await take(place.queue)).toEqual([unroutable.reference])
   })
 
-  test('is notSent for exactly those of 200 concurrent messages that were returned', async () => {
+  test('is notSent for exactly those of 200 concurrent messages that the broker returned', async () => {
     const place = await declare()
     const rail = railAt({ ...place, routingKey: everySecond })
     const requests = Array.from({ length: 200 }, (_, index) => railRequest({ attempt: index + 1 }))
@@ -247,7 +247,7 @@ describe('a publish that may have happened', () => {
     expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'success' })
   })
 
-  test('is unknown after a timeout; a repeat is notSent until the broker answers again', async () => {
+  test('is unknown after a timeout; sending again is notSent until the broker answers', async () => {
     const place = await declare()
     const rail = railAt(place, { timeoutMs: 300 })
     await callRail(rail, railRequest())
