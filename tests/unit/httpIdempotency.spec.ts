@@ -73,7 +73,7 @@ describe('a known Idempotency-Key', () => {
     expect(await countItems(fresh.idempotencyKey)).toBe(0)
   })
 
-  test('is refused for two instructions of one batch (409)', async () => {
+  test('is refused if two instructions of one batch use the same key (409)', async () => {
     const idempotencyKey = randomUUID()
     const response = await postBatch([
       { ...buildBody('C-1'), idempotencyKey },

@@ -332,7 +332,7 @@ describe('a decision of an operator', () => {
 })
 
 describe('a batch', () => {
-  test('is accepted as a whole in its order; a repetition returns the same items', async () => {
+  test('is accepted; a repetition returns the same items in the same order', async () => {
     const instructions = Array.from({ length: 3 }, () => buildInstruction({ participantId: 'batched' }))
     const first: { items: { outboxId: string; created: boolean }[] } = JSON.parse(
       await (await post({ instructions })).text(),

@@ -154,7 +154,7 @@ describe('GET /v1/outbox/{outboxId}/proof', () => {
     expect(Math.max(...sizes)).toBeLessThan(PAGE_BYTES_MAX)
   })
 
-  test('counts block heads towards the size of a page', async () => {
+  test('counts the headers of ledger blocks towards the size of a page', async () => {
     // A page of these rows fits into 64 KiB only without the heads of their blocks.
     const item = await enqueueWithEvents(40, { reason: 'x'.repeat(1_000) })
     await ledger.sealAll(1)

@@ -41,7 +41,7 @@ async function serve(given: Partial<HttpServerOptions> = {}) {
 
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
 
-test('a server created from a Symphony accepts its rails, shows payments and counts rail answers', async () => {
+test('a server created from a Symphony accepts payments of its rails and shows their state', async () => {
   const { symphony, call } = await serve()
   const instruction = { instructionId: 'HS-1', participantId: 'shop', railType: 'bank', payload: PAYLOAD }
   expect((await call('/v1/instructions', instruction)).status).toBe(201)

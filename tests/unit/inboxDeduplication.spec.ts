@@ -53,7 +53,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     },
   )
 
-  test('refuses blank ids also in SQL, and stores nothing', async () => {
+  test('refuses a blank source or message id in SQL too, and stores nothing', async () => {
     const executor = db.as('symphony_executor')
     for (const blank of [null, '', ' ', '\t', '\u00A0\u2003\u3000\uFEFF']) {
       for (const values of [

@@ -81,7 +81,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     expect(await rowOf(db, claim)).toEqual(before)
   })
 
-  test('changes nothing after expiry and a new claim, and the new claim stays', async () => {
+  test('changes nothing if the claim expired and the message was claimed again', async () => {
     const claim = await enqueuedAndClaimed(db)
     await expireClaim(db, claim)
     // The same worker claims again, so only the fence differs.
@@ -310,7 +310,7 @@ describe('Inbox.fail', () => {
 })
 
 describe('Inbox.revive', () => {
-  test('makes a dead message due at once with a fresh count, and records person and reason', async () => {
+  test('makes a dead message due at once, resets its attempts, and records person and reason', async () => {
     const person = await db.createLogin('alice', { roles: ['symphony_control'] })
     const claim = await enqueuedAndClaimed(db, {}, { attemptsMax: 1 })
     await store.abandon([{ ...claim, error: 'the bank was closed' }])

@@ -113,7 +113,7 @@ describe('InboxWorker.runOnce', () => {
     expect(await rowOf(db, message)).toMatchObject({ state: 'seen', last_error: expect.stringContaining('permission') })
   })
 
-  test('rolls back a handler that throws; the message is due later, with the error', async () => {
+  test('rolls back the writes of a handler that throws; the message is due later, with the error', async () => {
     const message = await enqueued(db)
     const failing: InboxHandler = async (claimed, handling) => {
       await write(claimed, handling)

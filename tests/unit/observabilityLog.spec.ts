@@ -76,7 +76,7 @@ test('logEvents logs one line per inbox event, and only type and code of a handl
   expect(text()).not.toContain(CANARY)
 })
 
-test('logEvents logs one line per lease event, and a lost lease not as an error', () => {
+test('logEvents logs one line per lease event, and does not log a lost lease as an error', () => {
   const { log, lines, text } = listen()
   const logEvent = logEvents(log)
   const lease = { resource: 'r', owner: 'o' }
@@ -189,7 +189,7 @@ test('logEvents logs unrepaired leases as an error with ids, attempt numbers and
   expect(lines()).toMatchObject([{ level: LEVELS.error, msg: 'leases_unrepaired', leases_unrepaired: 1, unrepaired }])
 })
 
-test('every counter and histogram has a series from the start', async () => {
+test('every counter and histogram has a series before its first event', async () => {
   const metrics = new Metrics({ version: '1' })
   metrics.outbox.declareRails(['sepa'])
   for (const { name, type, values } of await metrics.registry.getMetricsAsJSON()) {

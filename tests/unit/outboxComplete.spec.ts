@@ -111,7 +111,7 @@ describe('a completion', () => {
     },
   )
 
-  test('requeues the item without its lease, after the delay of a RETRYABLE outcome', async () => {
+  test('as RETRYABLE requeues the item without its lease, due after the given delay', async () => {
     const lease = await enqueueAndClaim(db)
     const recorded = await complete(db, lease, { state: 'RETRYABLE', ...ANSWER, retryDelaySeconds: 77 })
     expect(recorded).toEqual({ attemptNo: 1, state: 'RETRYABLE', held: false })

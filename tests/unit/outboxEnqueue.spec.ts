@@ -322,7 +322,7 @@ describe('a rolled-back enqueue', () => {
     expect(await sequenceOf(db, participantId)).toEqual({ taken: [1n, 2n], next: 3n })
   })
 
-  test('takes no number if only bump_participant_outbox_seq was called', async () => {
+  test('takes no number, even if bump_participant_outbox_seq was called directly', async () => {
     const participantId = buildInstruction().participantId
     const owner = db.as('symphony_owner')
     const bump = `SELECT ${qualify(owner, 'bump_participant_outbox_seq')}($1) AS taken`

@@ -119,7 +119,7 @@ describe('a leased item under a hold', () => {
     expect(await claim(db, lease.railType)).toEqual([])
   })
 
-  test('can get its dispatch mark', async () => {
+  test('can still get its dispatch mark', async () => {
     const lease = await leasedAndHeld(true)
     await beginOutboxDispatch(executor(), lease, WORKER)
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ dispatch_mark: 'begun' })

@@ -59,7 +59,7 @@ describe('ordered items of a participant', () => {
     expect(items.map((item) => item.outboxId).toSorted()).toEqual(heads.toSorted())
   })
 
-  test('wait for their head, also if it is on another rail', async () => {
+  test('wait for the head of the stream, also if it is on another rail', async () => {
     const stream = new Stream(db)
     const head = await stream.enqueue()
     const other = `${stream.railType}-2`
@@ -517,7 +517,7 @@ async function createDecisionBehindTheHead() {
 }
 
 describe('a decision about a middle item while the head ends', () => {
-  test('unblocks the last item if it commits while the completion waits', async () => {
+  test('unblocks the last item if the decision commits while the completion waits', async () => {
     const { stream, ids, lease, proposalId, completer, operator } = await createDecisionBehindTheHead()
     await approveOutboxProposal(operator, proposalId)
     const completion = completeOn(completer, lease)
@@ -542,7 +542,7 @@ describe('a decision about a middle item while the head ends', () => {
     expect(await stream.claimed()).toEqual([ids[2]])
   })
 
-  test('unblocks the last item if it waits for the completion to commit', async () => {
+  test('unblocks the last item if the decision waits for the completion to commit', async () => {
     const { stream, ids, lease, proposalId, completer, operator } = await createDecisionBehindTheHead()
     await completeOn(completer, lease)
     const approval = approveOutboxProposal(operator, proposalId)

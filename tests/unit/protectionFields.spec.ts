@@ -38,7 +38,7 @@ describe('field classes', () => {
     expect(() => rulesFor(fields, subject)).toThrow(InvalidArgumentError)
   })
 
-  test('are suggested for a misspelt class', () => {
+  test('are suggested if a class is misspelt', () => {
     expect(() => rulesFor({ '/a': 'encryptd' })).toThrow('did you mean "encrypted"?')
   })
 })
@@ -177,7 +177,7 @@ describe('an encrypted field', () => {
   const key = { id: randomUUID(), secret: randomBytes(32) }
   const place = { instructionId: 'i', idempotencyKey: 'k', pointer: '/a' }
 
-  test('decrypts to its text, and is equal only for the same text in the same context', () => {
+  test('decrypts to its text; only the same text in the same context gives equal ciphertext', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (text) => {
         const sealed = encryptField(key, place, text)

@@ -87,7 +87,7 @@ describe('a claim of job runs', () => {
     }
   })
 
-  test('PRIM-POSTGRES-SCHED-003 is ended if live and ignored if stale, in the given order', async () => {
+  test('PRIM-POSTGRES-SCHED-003 is ignored if stale; live claims end in the given order', async () => {
     for (const end of [ackJobRuns, abandonJobRuns, failJobRuns]) {
       const first = await createClaimedJobRun(db)
       const second = await createClaimedJobRun(db)

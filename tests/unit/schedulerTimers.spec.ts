@@ -409,7 +409,7 @@ describe('scheduleTimer with a timerId', () => {
     ['payload', (timer) => ({ ...timer, payload: { remind: 'them' } })],
     ['delivery', (timer) => ({ ...timer, delivery: 'claim' })],
     ['time', (timer) => ({ ...timer, dueAt: new Date(timer.dueAt.getTime() + 1) })],
-  ])('is a conflict if the content differs: %s (P7004)', async (_what, changed) => {
+  ])('refuses other content under a known timerId: %s (P7004)', async (_what, changed) => {
     const timer = buildTimerDefinition({ timerId: randomUUID(), participantId: 'acme' })
     await scheduleTimer(ingest(), timer)
     const before = await allTimers()

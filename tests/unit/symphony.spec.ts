@@ -604,7 +604,7 @@ describe('events', () => {
     expect(types).toEqual(expect.arrayContaining(['outbox.claimed', 'outbox.recorded']))
   })
 
-  test('wait in a stream of at most 1000, which counts dropped events', async () => {
+  test('wait in a stream of at most 1,000 events, which counts those it drops', async () => {
     const symphony = new Symphony()
     const stop = new AbortController()
     const stream = symphony.events.stream({ signal: stop.signal })
