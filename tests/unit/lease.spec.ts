@@ -129,7 +129,7 @@ describe('Leases.acquire', () => {
     expect(await anew.tryRenewNow()).toBe(true)
   })
 
-  test('ends a lease that the same owner got from another Leases; its next renewal fails', async () => {
+  test('ends a lease that the same owner got from another Leases object; its next renewal fails', async () => {
     const resource = buildResource()
     const old = await acquire(resource, { owner: 'same' })
     const elsewhere = new Leases(db.as('symphony_executor'))

@@ -319,7 +319,7 @@ describe('a batch of completions', () => {
     expect(await ledger(db, recorded.outboxId)).toEqual(['1 RETRYABLE'])
   })
 
-  test('records the fields of each completion with its own item', async () => {
+  test('stores the fields of each completion in the ledger row of its own item', async () => {
     const { railType } = buildInstruction()
     for (let n = 0; n < 5; n++) await enqueue(db, { railType, payload: { n } })
     const given = await claim(db, railType)

@@ -65,7 +65,7 @@ describe('a scripted payment', () => {
     expect(book.get(request.reference)?.count ?? 0).toBe(effects)
   })
 
-  it('uses one entry of a list per attempt and repeats the last', async () => {
+  it('follows one entry of its list per attempt, and repeats the last entry', async () => {
     const loaded = rail()
     const kinds = []
     for (const attempt of [1, 2, 3, 4]) {

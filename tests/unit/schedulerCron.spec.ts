@@ -246,7 +246,7 @@ describe('planRuns', () => {
     expect(occurrences[0]).toBe('2026-11-15T11:43:51Z')
   })
 
-  test('keeps a stored due time that does not match the expression', () => {
+  test('runs a stored due time even if it does not match the expression', () => {
     expect(plan('all', '2026-11-15T11:59:17Z').occurrences).toEqual(['2026-11-15T11:59:17Z', '2026-11-15T12:00:00Z'])
     expect(plan('once', '2026-11-15T12:00:29Z').occurrences).toEqual(['2026-11-15T12:00:29Z'])
   })

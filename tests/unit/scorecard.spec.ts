@@ -80,7 +80,7 @@ test.each([['broken'], ['breaks off']])(
   },
 )
 
-test('a short run does not replace a full one, and a row without a scenario is removed', async () => {
+test('a short run keeps the row of a full run, and removes rows without a scenario', async () => {
   const full = await run(['--seed', '7'], [buildScenario('R2')])
   const before = `${full.page}| R99 | gone |\n| S1 | another family |\n`
   const { page, output } = await run(['--short', '--seed', '8'], [buildScenario('R2')], before)
