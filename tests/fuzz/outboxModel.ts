@@ -7,6 +7,7 @@ import {
   effectiveState,
   evidence,
   holdReason,
+  LIMIT_HOLDS,
   recordedBy,
   reportedPaid,
   isSameReport,
@@ -15,6 +16,7 @@ import {
   type Item,
   type LateReport,
   type Lease,
+  type Limit,
   type Outcome,
   type Pause,
   type PauseKind,
@@ -31,6 +33,8 @@ interface State {
   /** Pauses by scope, such as `rail:r0`. */
   pauses: Map<string, Pause>
   policies: Map<string, Policy>
+  /** Limits by participant. */
+  limits: Map<string, Limit>
   /** Events of rails, participants and streams. */
   scopes: Map<string, string[]>
   tokens: number
@@ -51,6 +55,7 @@ export class OutboxModel {
     proposals: [],
     pauses: new Map(),
     policies: new Map(),
+    limits: new Map(),
     scopes: new Map(),
     tokens: 0,
     freeze: null,
@@ -188,6 +193,8 @@ export class OutboxModel {
       hold: null,
     }
     this.#state.items.push(item)
+    const limit = item.isMessage ? undefined : this.#state.limits.get(item.participant)
+    if (limit !== undefined) this.#hold(item, LIMIT_HOLDS[limit])
     return item
   }
 
@@ -437,7 +444,8 @@ export class OutboxModel {
     return this.#orNothing(() => {
       const item = this.#decidable(name, decision)
       this.#refuseBesideOpenProposal(name)
-      if (decision !== 'RETRY' || item.unknown) return this.#propose(person, item, decision, reference)
+      const needsTwo = item.unknown || item.hold === LIMIT_HOLDS.approval
+      if (decision !== 'RETRY' || needsTwo) return this.#propose(person, item, decision, reference)
       this.#decide(item, decision, null)
       return 'APPLIED'
     })
@@ -511,10 +519,12 @@ export class OutboxModel {
   #decide(item: Item, decision: Decision, reference: string | null): void {
     item.events.push({ type: 'HOLD_RESOLVED' })
     if (decision === 'RETRY') {
+      // A payment that a limit held keeps its time.
+      const wasLimited = Object.values(LIMIT_HOLDS).includes(item.hold ?? '')
       item.hold = null
       item.unknown = false
       item.streak = 0
-      if (!this.#isPast(item.due)) item.due = NOW
+      if (!wasLimited && !this.#isPast(item.due)) item.due = NOW
       return
     }
     item.attempts.push({ state: decision, token: null, worker: null, reference, action: 'decided', unknown: false })
@@ -601,6 +611,18 @@ export class OutboxModel {
   setPolicy(participant: string, policy: Policy): string {
     this.#state.policies.set(participant, policy)
     this.#note(`policy:${participant}`, 'POLICY_SET')
+    return 'set'
+  }
+
+  get limits(): ReadonlyMap<string, Limit> {
+    return this.#state.limits
+  }
+
+  setLimit(participant: string, limit: Limit | null): string {
+    if (limit === null) this.#state.limits.delete(participant)
+    else this.#state.limits.set(participant, limit)
+    this.#note(`limit:${participant}`, 'LIMIT_PROPOSED')
+    this.#note(`limit:${participant}`, 'LIMIT_SET')
     return 'set'
   }
 
