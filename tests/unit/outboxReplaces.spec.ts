@@ -105,6 +105,14 @@ describe('an instruction that replaces a payment', () => {
     expect(await reasonOf(replace({ outboxId, participantId }))).toBe('UNKNOWN_PAYMENT')
   })
 
+  test('is refused if it is a message (22023)', async () => {
+    const message = replacing(await enqueueFailed(db))
+    await expect(enqueuePaymentOutbox(ingest(), message, { isMessage: true })).rejects.toMatchObject({
+      sqlstate: '22023',
+      message: expect.stringContaining('p_replaces'),
+    })
+  })
+
   test('is refused for a payment that is due, leased or held (P7017)', async () => {
     for (const old of [await enqueue(db), await enqueueAndClaim(db), await enqueueHeld(db, olga)]) {
       expect(await reasonOf(replace(old))).toBe('PENDING')

@@ -75,20 +75,19 @@ export function decidingSteps(tools) {
       const redrive = await outbox.redriveOutboxItem(as('control'), outboxId, 'it was none')
       await asSecondPerson((control) => outbox.approveOutboxProposal(control, redrive.proposalId))
     },
-    'a limit by two people': async () => {
-      const name = randomUUID()
-      const rule = { kind: 'count', limit: '10', railType: 'drill', windowSeconds: 60 }
-      const first = await outbox.proposeOutboxLimit(as('control'), name, rule, 'a drill')
-      await outbox.withdrawOutboxLimit(as('control'), first, 'or not')
-      const second = await outbox.proposeOutboxLimit(as('control'), name, rule, 'a drill after all')
-      await asSecondPerson((control) => outbox.approveOutboxLimit(control, second))
-      const removal = await outbox.proposeOutboxLimit(as('control'), name, null, 'the drill is over')
-      await asSecondPerson((control) => outbox.approveOutboxLimit(control, removal))
-    },
     'a failure and its redrive': async () => {
       const [item, ...others] = await claimed()
       await outbox.completeOutboxAttempts(as('executor'), workerId, [failed(item), ...others.map(again)])
       await outbox.redriveOutboxItem(as('control'), item.outboxId, 'again')
+    },
+    'a failure, its return and its replacement': async () => {
+      const [item, ...others] = await claimed()
+      await outbox.completeOutboxAttempts(as('executor'), workerId, [failed(item), ...others.map(again)])
+      const money = { amount: '1', currency: 'EUR', code: 'AC04', reference: 'RT-1' }
+      await refused('P7001', outbox.recordOutboxReturn(as('control'), { outboxId: item.outboxId, ...money }))
+      const replacement = { ...buildPayment(), participantId: item.participantId, replaces: item.outboxId }
+      await outbox.enqueuePaymentOutbox(as('ingest'), replacement)
+      await outbox.readReplacement(as('readonly'), item.outboxId)
     },
     'a contradiction that does not exist': async () => {
       await refused('22023', outbox.reviewOutboxContradiction(as('control'), randomUUID(), 'compared'))
