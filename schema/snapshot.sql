@@ -1528,7 +1528,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 98685d1f00f27736b39b7dd6a57528780cede19dabc933671d1bfe9acdba62f1
+-- body: sha256 861ef3070aedb182060598264242fdac0919df77c7d99e5c7ffd22e0116328a4
 COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text[], uuid[]) IS 'Internal: raises 22023 for the first invalid item.';
 
 -- function check_outbox_leases(uuid[], uuid[], text) of symphony_owner

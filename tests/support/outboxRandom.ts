@@ -140,6 +140,7 @@ export class RandomOutbox {
   }
 
   async #enqueue(): Promise<void> {
+    const isMessage = this.#chance(0.2)
     const instructions = Array.from({ length: this.#int(1, 4) }, () =>
       buildInstruction({
         participantId: this.#pick(this.#participants),
@@ -148,11 +149,10 @@ export class RandomOutbox {
         payload: { amount: this.#int(1, 1e6) / 100, text: 'à 5 €\n', n: this.#int(0, 9) },
         ...(this.#chance(0.1) ? { notBefore: new Date(Date.now() + 86_400_000) } : {}),
         ...(this.#chance(0.2) ? { traceContext: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01 vendor=1` } : {}),
+        ...(!isMessage && this.#chance(0.2) ? { outcomeTopic: this.#pick(this.#rails) } : {}),
       }),
     )
-    const items = await enqueuePaymentOutboxBatch(this.#workers.ingest(), instructions, {
-      isMessage: this.#chance(0.2),
-    })
+    const items = await enqueuePaymentOutboxBatch(this.#workers.ingest(), instructions, { isMessage })
     this.#items.push(...items.map((item) => item.outboxId))
   }
 

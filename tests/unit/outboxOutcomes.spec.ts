@@ -5,6 +5,7 @@ import {
   beginOutboxDispatch,
   completeOutboxAttempts,
   enqueuePaymentOutbox,
+  enqueuePaymentOutboxBatch,
   holdLeasedOutboxItem,
   placeOutboxHold,
   recordLateOutcome,
@@ -119,11 +120,11 @@ describe('an outcome message', () => {
 
   test('is sent for each payment with a topic of a batch, and for no other', async () => {
     const railType = `rail-${randomUUID()}`
-    const items = [
-      await enqueue(db, withTopic({ railType })),
-      await enqueue(db, { railType }),
-      await enqueue(db, withTopic({ railType })),
-    ]
+    const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [
+      buildInstruction(withTopic({ railType })),
+      buildInstruction({ railType }),
+      buildInstruction(withTopic({ railType })),
+    ])
     const leases = await claim(db, railType)
     await completeOutboxAttempts(
       executor,

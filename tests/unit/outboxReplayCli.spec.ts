@@ -38,7 +38,7 @@ test('show --replay prints each event with its changes, and that the result equa
   expect(stdout).toMatch(new RegExp(` 2 LEASE_CLAIMED by ${WORKER}\n +claimed_by = "${WORKER}"\n`))
   expect(stdout).toMatch(/ 3 ATTEMPT_COMPLETED by \S+\n(?: +\S+ = .*\n)* +attempt_count = 1 \(was 0\)\n/)
   expect(stdout).toMatch(/ 4 RESCHEDULED by \S+\n(?: +\S+ = .*\n)* +outcome_unknown = true \(was false\)\n/)
-  expect(stdout).toContain('EQUAL The folded row and the pending row agree in 26 columns. Not compared: lease_token')
+  expect(stdout).toContain('EQUAL The folded row and the pending row agree in 27 columns. Not compared: lease_token')
   expect(stdout).not.toMatch(/SECRET|77\.10/)
   expect(stdout).not.toContain(lease.leaseToken)
 })

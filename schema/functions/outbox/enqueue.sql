@@ -150,7 +150,7 @@ BEGIN
     PERFORM refuse_argument('p_replaces', 'null for a message: only a payment replaces a payment');
   END IF;
   SELECT g.ordinal INTO v_bad FROM unnest(p_outcome_topic) WITH ORDINALITY AS g(topic, ordinal)
-  WHERE NOT is_id(g.topic) ORDER BY g.ordinal LIMIT 1;
+  WHERE g.topic IS NOT NULL AND NOT is_id(g.topic) ORDER BY g.ordinal LIMIT 1;
   IF v_bad.ordinal IS NOT NULL THEN
     PERFORM refuse_argument(format('p_outcome_topic of item %s', v_bad.ordinal), v_id_expected);
   END IF;
