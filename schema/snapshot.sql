@@ -239,6 +239,76 @@ CREATE TABLE outbox_contradictions (
 );
 COMMENT ON TABLE outbox_contradictions IS 'One row per TERMINAL_BLOCKED event, and the review of an operator. The status view counts these rows instead of the ledger.';
 
+-- table outbox_limit_proposals of symphony_owner
+CREATE TABLE outbox_limit_proposals (
+  proposal_id uuid NOT NULL,
+  limit_name text NOT NULL,
+  rule jsonb,
+  reason text NOT NULL,
+  proposed_by text NOT NULL,
+  proposed_at timestamp with time zone NOT NULL,
+  proposed_xid xid8 NOT NULL,
+  status text NOT NULL DEFAULT 'OPEN'::text,
+  decided_by text,
+  decided_at timestamp with time zone,
+  CONSTRAINT outbox_limit_proposals_known_status CHECK (status = ANY (ARRAY['OPEN'::text, 'APPROVED'::text, 'WITHDRAWN'::text])),
+  CONSTRAINT outbox_limit_proposals_pkey PRIMARY KEY (proposal_id),
+  CONSTRAINT outbox_limit_proposals_two_people CHECK (status <> 'APPROVED'::text OR person_key(decided_by) <> person_key(proposed_by))
+);
+CREATE UNIQUE INDEX ux_limit_proposals_one_open_per_limit ON outbox_limit_proposals USING btree (limit_name) WHERE status = 'OPEN'::text;
+COMMENT ON INDEX ux_limit_proposals_one_open_per_limit IS 'Decisions: refuses a second open proposal for one limit. One entry per open proposal.';
+COMMENT ON TABLE outbox_limit_proposals IS 'Proposals to set or remove a limit: open, approved or withdrawn.';
+COMMENT ON COLUMN outbox_limit_proposals.rule IS 'Columns of the proposed rule, as in outbox_limits; null for a removal.';
+
+-- table outbox_limit_usage of symphony_owner
+CREATE TABLE outbox_limit_usage (
+  limit_name text NOT NULL,
+  expires_at timestamp with time zone NOT NULL,
+  slot_id uuid NOT NULL,
+  used numeric NOT NULL,
+  exceeded_at timestamp with time zone,
+  CONSTRAINT outbox_limit_usage_not_negative CHECK (used >= 0::numeric),
+  CONSTRAINT outbox_limit_usage_pkey PRIMARY KEY (limit_name, expires_at, slot_id)
+) WITH (fillfactor=50);
+CREATE INDEX ix_limit_usage_expired ON outbox_limit_usage USING btree (expires_at);
+COMMENT ON INDEX ix_limit_usage_expired IS 'Lease repair: expired buckets. One entry per bucket.';
+COMMENT ON TABLE outbox_limit_usage IS 'Payments that count against a limit, in buckets of a hundredth of its window. Repair deletes expired buckets.';
+COMMENT ON COLUMN outbox_limit_usage.expires_at IS 'End of the bucket plus the window: until then the whole bucket counts.';
+COMMENT ON COLUMN outbox_limit_usage.used IS 'Sum of amounts, or number of payments, as the kind of the limit.';
+COMMENT ON COLUMN outbox_limit_usage.exceeded_at IS 'Time at which a payment exceeded the limit. Later payments are held until the bucket expires or the limit is set again.';
+
+-- table outbox_limits of symphony_owner
+CREATE TABLE outbox_limits (
+  limit_name text NOT NULL,
+  kind text NOT NULL,
+  rail_type text,
+  participant_id text,
+  currency text,
+  limit_value numeric NOT NULL,
+  window_seconds integer,
+  approvals integer,
+  set_by text NOT NULL,
+  set_at timestamp with time zone NOT NULL,
+  CONSTRAINT outbox_limits_approvals_of_approval CHECK ((kind = 'approval'::text) = (approvals IS NOT NULL)),
+  CONSTRAINT outbox_limits_currency_unless_count CHECK ((kind = 'count'::text) = (currency IS NULL)),
+  CONSTRAINT outbox_limits_known_kind CHECK (kind = ANY (ARRAY['approval'::text, 'amount'::text, 'count'::text])),
+  CONSTRAINT outbox_limits_names_rail_or_participant CHECK (num_nonnulls(rail_type, participant_id) >= 1),
+  CONSTRAINT outbox_limits_not_negative CHECK (limit_value >= 0::numeric AND limit_value < '1000000000000000000'::numeric),
+  CONSTRAINT outbox_limits_one_or_two_approvals CHECK (approvals = ANY (ARRAY[1, 2])),
+  CONSTRAINT outbox_limits_pkey PRIMARY KEY (limit_name),
+  CONSTRAINT outbox_limits_window_unless_approval CHECK ((kind = 'approval'::text) = (window_seconds IS NULL))
+);
+CREATE INDEX ix_limits_by_participant ON outbox_limits USING btree (participant_id) WHERE participant_id IS NOT NULL;
+COMMENT ON INDEX ix_limits_by_participant IS 'Enqueue: the limits of a participant. One entry per such limit.';
+CREATE INDEX ix_limits_by_rail ON outbox_limits USING btree (rail_type) WHERE participant_id IS NULL;
+COMMENT ON INDEX ix_limits_by_rail IS 'Enqueue: the limits of a whole rail. One entry per such limit.';
+COMMENT ON TABLE outbox_limits IS 'Rules in force, which hold payments at enqueue. Events of the scope limit:NAME keep every rule that was ever set.';
+COMMENT ON COLUMN outbox_limits.kind IS 'approval: holds a payment above the limit. amount, count: holds payments beyond the sum or the number of a window.';
+COMMENT ON COLUMN outbox_limits.limit_value IS 'Amount in the currency; for the kind count a number of payments.';
+COMMENT ON COLUMN outbox_limits.window_seconds IS 'Length of the rolling window; null for the kind approval.';
+COMMENT ON COLUMN outbox_limits.approvals IS 'Number of people who release a payment above the limit: 1 or 2; null for the other kinds.';
+COMMENT ON COLUMN outbox_limits.set_at IS 'Time at which a second person approved the rule. It ends the excess of an earlier version.';
+
 -- view outbox_operational_status of symphony_owner
 CREATE VIEW outbox_operational_status WITH (security_barrier=true) AS
  SELECT i.outbox_id,
@@ -554,7 +624,7 @@ COMMENT ON INDEX ix_events_returned IS 'Returns: those of one payment, and the l
 CREATE TRIGGER payment_outbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_events ENABLE ALWAYS TRIGGER payment_outbox_events_is_append_only;
 COMMENT ON TABLE payment_outbox_events IS 'Ledger events: late outcomes, holds, decisions, pauses; with full_trail also every change of a pending row.';
-COMMENT ON COLUMN payment_outbox_events.scope IS 'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, all (a pause of everything), dispatch (a freeze), or full_trail (a change of that setting).';
+COMMENT ON COLUMN payment_outbox_events.scope IS 'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, limit:NAME, all (a pause of everything), dispatch (a freeze), or full_trail (a change of that setting).';
 COMMENT ON COLUMN payment_outbox_events.recorded_xid IS 'Transaction that wrote the row, which decides its position in the blocks.';
 
 -- table payment_outbox_identities of symphony_owner
@@ -951,6 +1021,9 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             count(*) FILTER (WHERE i.held_for = 'FIELD_KEY_DESTROYED'::text) AS held_field_key_destroyed_count,
             count(*) FILTER (WHERE i.held_for = 'FIELD_UNREADABLE'::text) AS held_field_unreadable_count,
             count(*) FILTER (WHERE i.held_for = 'RAIL_REFERENCE_INVALID'::text) AS held_reference_invalid_count,
+            count(*) FILTER (WHERE i.held_for = 'AMOUNT_APPROVAL'::text) AS held_amount_approval_count,
+            count(*) FILTER (WHERE i.held_for = 'LIMIT_EXCEEDED'::text) AS held_limit_exceeded_count,
+            count(*) FILTER (WHERE i.held_for = 'LIMIT_UNREADABLE'::text) AS held_limit_unreadable_count,
             min(i.held_at) FILTER (WHERE i.state = 'HELD'::text) AS held_since,
             min(i.lease_expires_at) FILTER (WHERE i.state = 'EXPIRED'::text) AS expired_since,
             min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE'::text) AS due_since,
@@ -1046,7 +1119,7 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
     q.held_retry_ceiling_count,
     q.held_lease_expiry_count,
     q.held_earlier_paid_count,
-    q.held_count - q.held_outcome_unknown_count - q.held_failed_unknown_count - q.held_retry_ceiling_count - q.held_lease_expiry_count - q.held_earlier_paid_count - q.held_field_key_missing_count - q.held_field_key_destroyed_count - q.held_field_unreadable_count - q.held_reference_invalid_count AS held_other_count,
+    q.held_count - q.held_outcome_unknown_count - q.held_failed_unknown_count - q.held_retry_ceiling_count - q.held_lease_expiry_count - q.held_earlier_paid_count - q.held_field_key_missing_count - q.held_field_key_destroyed_count - q.held_field_unreadable_count - q.held_reference_invalid_count - q.held_amount_approval_count - q.held_limit_exceeded_count - q.held_limit_unreadable_count AS held_other_count,
     w.alive_count AS workers_alive_count,
     q.held_field_key_missing_count,
     q.held_field_key_destroyed_count,
@@ -1075,7 +1148,10 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
            FROM outbox_pauses z
           WHERE z.kind = 'all'::text), 0::numeric)::double precision AS all_paused_age_seconds,
     q.held_reference_invalid_count,
-    l.returned_total
+    l.returned_total,
+    q.held_amount_approval_count,
+    q.held_limit_exceeded_count,
+    q.held_limit_unreadable_count
    FROM queue q
      CROSS JOIN ledger l
      CROSS JOIN contradiction c
@@ -1289,7 +1365,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 c47b178a8fcf2007bfc9727f5d9ca76cc01e4575c752651717844920defbdc8d
+-- body: sha256 7667b46c2c0edc3ca60ccfe737d86aaf837df116964e11d6fec5d24299136972
 COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[]) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
@@ -1355,8 +1431,35 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 e9d461047955b1c60ed9c2095e9242c26497494d96df2c87128f36f99477b1be
+-- body: sha256 421397d158405c8bcc2b3d18fb4cd097cf640e4251291603e6bf1b9045058d6e
 COMMENT ON FUNCTION apply_outbox_decision(uuid, text, text, text, text, text) IS 'Internal: makes a held item terminal, with its ledger row, or requeues it; appends the event.';
+
+-- function apply_outbox_limits(uuid[]) of symphony_owner
+CREATE FUNCTION apply_outbox_limits(p_outbox_ids uuid[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 8f9e26ab2902a7bd93a3869137537d64b27db5d6184adda9b0db236e3c8b958e
+COMMENT ON FUNCTION apply_outbox_limits(uuid[]) IS 'Internal: holds the new payments of a call that a limit does not allow, and counts the others.';
+
+-- function approve_outbox_limit(uuid) of symphony_owner
+CREATE FUNCTION approve_outbox_limit(p_proposal_id uuid)
+RETURNS text
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 9b2be10bf3a8c1dc1d34be494e518c3d64e16324c9273088b6e65c30dd0e95e7
+COMMENT ON FUNCTION approve_outbox_limit(uuid) IS 'Approves a proposed limit, or its removal, and applies it. The proposer may not approve (P7007). Returns the name.';
 
 -- function approve_outbox_proposal(uuid) of symphony_owner
 CREATE FUNCTION approve_outbox_proposal(p_proposal_id uuid)
@@ -1366,7 +1469,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 e22eeaf476058e3b596212834756204fd8796ac68d36019cde567536b3aa3591
+-- body: sha256 403f8d1b7bf33c70f4e1ad4a897ed1c34232d2208a1ec6ae6a34cef0f47d7776
 COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS 'Approves and applies a proposed decision. The proposer may not approve (P7007).';
 
 -- function authenticate_api_key(text, bytea) of symphony_owner
@@ -1779,6 +1882,28 @@ LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 4a7daf7d45c6d787f9b133f6c96e7844ce330b2bf7dba1a430e185011842c759
 COMMENT ON FUNCTION count_open_brackets(text) IS 'Returns the number of opening brackets and braces in the text of a JSON value, strings included.';
+
+-- function count_outbox_limit(outbox_limits, numeric, boolean, timestamp with time zone) of symphony_owner
+CREATE FUNCTION count_outbox_limit(p_limit outbox_limits, p_used numeric, p_exceeded boolean, p_now timestamp with time zone)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 5d57202ea3f8d10ee765496a2ccb39bdd791821d520e83bde4a7ba4773082fb5
+COMMENT ON FUNCTION count_outbox_limit(outbox_limits, numeric, boolean, timestamp with time zone) IS 'Internal: adds to the usage of a limit with a window, and marks an excess.';
+
+-- function count_released_outbox_item(uuid) of symphony_owner
+CREATE FUNCTION count_released_outbox_item(p_outbox_id uuid)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 f70cd06c941d8704cda90100d3cf736024b36617b29191345707dd1884511421
+COMMENT ON FUNCTION count_released_outbox_item(uuid) IS 'Internal: counts an item whose release ends a hold that a limit placed; returns false for any other hold.';
 
 -- function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
 CREATE FUNCTION create_api_key(p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[] DEFAULT NULL::text[], p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
@@ -2330,7 +2455,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 c273829f02922739422e9600c24b5067dc674eb4f1f4a1b107e1a7495fecf448
+-- body: sha256 e9e3b43346df80dce5880b9da05b7fddf6c96561b1ae1f0ff118813ec86ede2e
 COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks a held item, or raises P7001 or P7006.';
 
 -- function lock_inbox_message(text, text) of symphony_owner
@@ -2384,6 +2509,17 @@ SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 ac97f04e98544f73673a422a186db73673100674f3d7a7c4576c07bc2c8d46ca
 COMMENT ON FUNCTION lock_live_outbox_leases(uuid[], uuid[], text) IS 'Internal: locks items; returns the rows whose live lease this worker and token hold.';
+
+-- function lock_open_limit_proposal(uuid) of symphony_owner
+CREATE FUNCTION lock_open_limit_proposal(p_proposal_id uuid)
+RETURNS outbox_limit_proposals
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 4e889afd03437d2fa3af035043cb16cd65c0031bc563cb06c8a24fbc6f5132d3
+COMMENT ON FUNCTION lock_open_limit_proposal(uuid) IS 'Internal: locks an open proposal of a limit, or raises 22023 or P7006.';
 
 -- function lock_open_outbox_proposal(uuid) of symphony_owner
 CREATE FUNCTION lock_open_outbox_proposal(p_proposal_id uuid)
@@ -2651,6 +2787,28 @@ SET search_path=symphony, pg_temp
 -- body: sha256 fa8b340b1a393e70ceabb252e3dc772d8e5fb20995f844c3988b471a094e23cb
 COMMENT ON FUNCTION outbox_hold_detail(text, timestamp with time zone) IS 'Internal: returns the detail of HOLD_PLACED: the reason and, if the full trail is on, the time.';
 
+-- function outbox_limit_hold(uuid) of symphony_owner
+CREATE FUNCTION outbox_limit_hold(p_outbox_id uuid)
+RETURNS jsonb
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 9fdb6af44face9a36d29f3eaa1574eb8d8db27d55865d41cdaf0f754f2f0da49
+COMMENT ON FUNCTION outbox_limit_hold(uuid) IS 'Internal: returns the detail of an item''s latest hold if a limit placed it, else null.';
+
+-- function outbox_limits_of(text[], text[]) of symphony_owner
+CREATE FUNCTION outbox_limits_of(p_participant_ids text[], p_rail_types text[])
+RETURNS SETOF outbox_limits
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 458e44e94e5a27b753f1e76d3ccf84c043a01ee6c7c55f21d33c4bd325562ef0
+COMMENT ON FUNCTION outbox_limits_of(text[], text[]) IS 'Internal: returns the limits that can apply to payments of these participants on these rails.';
+
 -- function outbox_not_replaceable(uuid, text, uuid) of symphony_owner
 CREATE FUNCTION outbox_not_replaceable(p_outbox_id uuid, p_participant_id text, p_by uuid)
 RETURNS text
@@ -2719,6 +2877,14 @@ SET search_path=symphony, pg_temp
 -- body: sha256 ad1e41ce8bc470601f34703e139133e739599164be6e007f34cb80700f51ee9f
 COMMENT ON FUNCTION pause_outbox(text, text, text) IS 'Pauses a rail, participant, ordered stream, or everything (all, all); returns false if already paused. Leases stay valid.';
 
+-- function payload_amount(jsonb) of symphony_owner
+CREATE FUNCTION payload_amount(p_payload jsonb)
+RETURNS numeric
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+-- body: sha256 d5c2ae48a94ceb88eb0ab4f71b986207bd2a0be9576136dc0df1689d01f7bdb1
+COMMENT ON FUNCTION payload_amount(jsonb) IS 'Returns the amount of a payment''s payload, or null if it is unreadable.';
+
 -- function payload_defect(jsonb) of symphony_owner
 CREATE FUNCTION payload_defect(p_payload jsonb)
 RETURNS text
@@ -2781,6 +2947,53 @@ SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 00d9ad430b5b14b85b9bb8217ab014fb5b0ae84dbcd3450bbbc398dff02c75cc
 COMMENT ON FUNCTION propose_outbox_decision(uuid, text, text, text, text) IS 'Internal: writes a proposal and its event.';
+
+-- function propose_outbox_limit(text, text, numeric, text, text, text, text, integer, integer) of symphony_owner
+CREATE FUNCTION propose_outbox_limit(p_limit_name text, p_kind text, p_limit numeric, p_reason text, p_rail_type text DEFAULT NULL::text, p_participant_id text DEFAULT NULL::text, p_limit_currency text DEFAULT NULL::text, p_window_seconds integer DEFAULT NULL::integer, p_approvals integer DEFAULT NULL::integer)
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 5845ba74cf1367f7b7a128c53c313f8f7d632c2c4e0207e7a63b9f7c609e1747
+COMMENT ON FUNCTION propose_outbox_limit(text, text, numeric, text, text, text, text, integer, integer) IS 'Proposes to set a limit, or to change the limit of this name. A second person must approve. Returns the proposal.';
+
+-- function propose_outbox_limit_change(text, jsonb, text) of symphony_owner
+CREATE FUNCTION propose_outbox_limit_change(p_limit_name text, p_rule jsonb, p_reason text)
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 404a20dbe44aa8745dc5e375d7b7a20028609d7db5e30ba421a291a78625bf51
+COMMENT ON FUNCTION propose_outbox_limit_change(text, jsonb, text) IS 'Internal: writes a proposal to set a limit, or with a null rule to remove it, and its event.';
+
+-- function propose_outbox_limit_removal(text, text) of symphony_owner
+CREATE FUNCTION propose_outbox_limit_removal(p_limit_in_force text, p_reason text)
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 1325b4e1e33bf484e0b88da6c0725bcbc59f6f6fba70752f448d4eb7a0832dac
+COMMENT ON FUNCTION propose_outbox_limit_removal(text, text) IS 'Proposes to remove a limit. A second person must approve. Returns the proposal.';
+
+-- function prune_outbox_limit_usage() of symphony_owner
+CREATE FUNCTION prune_outbox_limit_usage()
+RETURNS void
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 2c072e5ff88259b1559f10653d58f92c4fffecc15565f88e58c7fd4adbdd3f86
+COMMENT ON FUNCTION prune_outbox_limit_usage() IS 'Internal: deletes expired buckets of limits.';
 
 -- function purge_finished_job_runs(integer, integer) of symphony_owner
 CREATE FUNCTION purge_finished_job_runs(p_retention_seconds integer, p_batch_size integer)
@@ -3122,7 +3335,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 60add4afb25a10c65e6699a448faec4d21e2ce662939f5139dfc92e682ecc8bd
+-- body: sha256 d6a29f36b2562cae1b804cacd2a05d6f4519e17a73bc7474ebcef807d64c690f
 COMMENT ON FUNCTION repair_expired_leases(integer, text, boolean) IS 'Requeues items whose lease expired, each with its ledger row. Returns the repaired items and new holds; with p_report_failures also the items that it could not repair, with the SQLSTATE.';
 
 -- function report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[], uuid[]) of symphony_owner
@@ -3191,6 +3404,15 @@ SET search_path=symphony, pg_temp
 -- body: sha256 d35435ee12f544cbe24638169e0a14ecbbfbbd432874af8514e7c930dffa7c29
 COMMENT ON FUNCTION require_returnable_outbox_item(uuid) IS 'Internal: returns attempt, amount and currency of a DISPATCHED payment, or raises 22023, P7001 or P7006.';
 
+-- function require_second_person(uuid, text, xid8, text) of symphony_owner
+CREATE FUNCTION require_second_person(p_proposal_id uuid, p_proposed_by text, p_proposed_xid xid8, p_actor text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 f1f87ec3f1153214aa91654ee902a1a4eb9eaf5335486dfdf09b1e376ef1839e
+COMMENT ON FUNCTION require_second_person(uuid, text, xid8, text) IS 'Internal: raises P7007 unless another person approves, in a later transaction than the proposal.';
+
 -- function require_utf8_session() of symphony_owner
 CREATE FUNCTION require_utf8_session()
 RETURNS void
@@ -3224,8 +3446,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 2cc6df7ea14f4090543cb5531117c7aa1d6df40812360616362af4e9e037e09b
-COMMENT ON FUNCTION resolve_outbox_hold(uuid, text, text, text) IS 'Resolves a hold. Applies RETRY at once if the outcome is known; proposes any other decision to a second person.';
+-- body: sha256 4c6a136f5a10e1ee8ad1327696fc8f5414ad327df1600e1c4d4ad8f68bff1ed3
+COMMENT ON FUNCTION resolve_outbox_hold(uuid, text, text, text) IS 'Resolves a hold. Applies RETRY at once if the outcome is known and no limit asks for two people; proposes any other decision to a second person.';
 
 -- function resume_job(text, bigint, timestamp with time zone) of symphony_owner
 CREATE FUNCTION resume_job(p_job_name text, p_revision bigint, p_next_due_at timestamp with time zone)
@@ -3489,6 +3711,17 @@ SET search_path=symphony, pg_temp
 -- body: sha256 6a9a557f6bdb04ccdc7973296285500be143d2d447705e9ff5d73cb47148e178
 COMMENT ON FUNCTION wake_schedulers(timestamp with time zone) IS 'Internal: sends NOTIFY scheduler_changed for work due within a minute, unless it is switched off or its queue is half full.';
 
+-- function withdraw_outbox_limit(uuid, text) of symphony_owner
+CREATE FUNCTION withdraw_outbox_limit(p_proposal_id uuid, p_reason text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 4a3579527c0f5968ccebd9e92b87640066029a37c87ec32fe6601103e788381e
+COMMENT ON FUNCTION withdraw_outbox_limit(uuid, text) IS 'Withdraws or refuses an open proposal of a limit; the limit does not change.';
+
 -- function withdraw_outbox_proposal(uuid, text) of symphony_owner
 CREATE FUNCTION withdraw_outbox_proposal(p_proposal_id uuid, p_reason text)
 RETURNS void
@@ -3508,6 +3741,7 @@ GRANT EXECUTE ON function ack_inbox_messages(text[], text[], uuid[], text) TO sy
 GRANT EXECUTE ON function ack_job_runs(uuid[], uuid[], text) TO symphony_executor;
 GRANT EXECUTE ON function ack_timers(uuid[], uuid[], text) TO symphony_executor;
 GRANT EXECUTE ON function acquire_lease(text, text, integer, jsonb) TO symphony_executor;
+GRANT EXECUTE ON function approve_outbox_limit(uuid) TO symphony_control;
 GRANT EXECUTE ON function approve_outbox_proposal(uuid) TO symphony_control;
 GRANT EXECUTE ON function authenticate_api_key(text, bytea) TO symphony_auth;
 GRANT EXECUTE ON function begin_outbox_dispatch(uuid, uuid, text) TO symphony_executor;
@@ -3564,6 +3798,8 @@ GRANT EXECUTE ON function pause_job(text) TO symphony_control;
 GRANT EXECUTE ON function pause_outbox(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function place_outbox_hold(uuid, text) TO symphony_control;
 GRANT EXECUTE ON function postpone_job(text, bigint, text) TO symphony_executor;
+GRANT EXECUTE ON function propose_outbox_limit(text, text, numeric, text, text, text, text, integer, integer) TO symphony_control;
+GRANT EXECUTE ON function propose_outbox_limit_removal(text, text) TO symphony_control;
 GRANT EXECUTE ON function purge_finished_job_runs(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_finished_timers(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_idle_leases(integer, integer) TO symphony_executor;
@@ -3595,6 +3831,7 @@ GRANT EXECUTE ON function set_participant_outbox_policy(text, text) TO symphony_
 GRANT EXECUTE ON function trigger_job(text) TO symphony_control;
 GRANT EXECUTE ON function unserved_outbox_rails(text[]) TO symphony_ingest;
 GRANT EXECUTE ON function verify_ledger_block(integer, integer) TO symphony_executor;
+GRANT EXECUTE ON function withdraw_outbox_limit(uuid, text) TO symphony_control;
 GRANT EXECUTE ON function withdraw_outbox_proposal(uuid, text) TO symphony_control;
 GRANT SELECT (created_at, created_by, expires_at, key_id, last_used_at, owner, participants, revoked_at, revoked_by, scopes) ON table api_keys TO symphony_auditor;
 GRANT SELECT (created_at, created_by, expires_at, key_id, last_used_at, owner, participants, revoked_at, revoked_by, scopes) ON table api_keys TO symphony_control;
@@ -3624,6 +3861,15 @@ GRANT SELECT ON table ledger_verifications TO symphony_readonly;
 GRANT SELECT ON table outbox_contradictions TO symphony_auditor;
 GRANT SELECT ON table outbox_contradictions TO symphony_control;
 GRANT SELECT ON table outbox_contradictions TO symphony_readonly;
+GRANT SELECT ON table outbox_limit_proposals TO symphony_auditor;
+GRANT SELECT ON table outbox_limit_proposals TO symphony_control;
+GRANT SELECT ON table outbox_limit_proposals TO symphony_readonly;
+GRANT SELECT ON table outbox_limit_usage TO symphony_auditor;
+GRANT SELECT ON table outbox_limit_usage TO symphony_control;
+GRANT SELECT ON table outbox_limit_usage TO symphony_readonly;
+GRANT SELECT ON table outbox_limits TO symphony_auditor;
+GRANT SELECT ON table outbox_limits TO symphony_control;
+GRANT SELECT ON table outbox_limits TO symphony_readonly;
 GRANT SELECT ON table outbox_operational_status TO symphony_auditor;
 GRANT SELECT ON table outbox_operational_status TO symphony_control;
 GRANT SELECT ON table outbox_operational_status TO symphony_readonly;

@@ -26,6 +26,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   withdraw: async () => (await import('./commands/proposals.js')).registerWithdraw,
   contradictions: async () => (await import('./commands/contradictions.js')).registerContradictions,
   return: async () => (await import('./commands/return.js')).registerReturn,
+  limits: async () => (await import('./commands/limits.js')).registerLimits,
   pause: async () => (await import('./commands/pause.js')).registerPause,
   resume: async () => (await import('./commands/pause.js')).registerResume,
   freeze: async () => (await import('./commands/freeze.js')).registerFreeze,

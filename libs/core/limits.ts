@@ -50,6 +50,9 @@ export const LEASE_SECONDS = Object.freeze({ min: 1, max: 3_600 })
  */
 export const LEASE_DURATION_MS = Object.freeze({ min: 1_000, max: 3_600_000 })
 
+/** Window of a limit on payments: at most 31 days. */
+export const LIMIT_WINDOW_SECONDS = Object.freeze({ min: 60, max: 2_678_400 })
+
 export const BATCH_SIZE = Object.freeze({ min: 1, max: 1_000 })
 
 /** Maximum lengths of text from a rail. The ledger is append-only, so such text is bounded before it is stored. */

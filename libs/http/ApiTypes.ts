@@ -43,6 +43,7 @@ import type { Dispatch } from './routes/dispatch.js'
 import type { InboxMessageView, InboxPage, Revived } from './routes/inbox.js'
 import type { Accepted, AcceptedBatch, Instruction, InstructionBatch, InstructionView } from './shapes/instructions.js'
 import type { LeasePage, LeaseView } from './routes/leases.js'
+import type { Limit, LimitApproved, LimitBody, LimitProposal, LimitProposed, Limits } from './routes/limits.js'
 import type {
   Attempt,
   Proof,
@@ -107,6 +108,12 @@ export interface ApiTypes {
   readonly LatencyStats: LatencyStats
   readonly LeasePage: LeasePage
   readonly LeaseView: LeaseView
+  readonly Limit: Limit
+  readonly LimitApproved: LimitApproved
+  readonly LimitBody: LimitBody
+  readonly LimitProposal: LimitProposal
+  readonly LimitProposed: LimitProposed
+  readonly Limits: Limits
   readonly Me: Me
   readonly OutboxEvent: OutboxEvent
   readonly OutboxItem: OutboxItem

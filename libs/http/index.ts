@@ -73,6 +73,7 @@ export type { Dispatch } from './routes/dispatch.js'
 export type { InboxMessageView, InboxPage, Revived } from './routes/inbox.js'
 export type { Accepted, AcceptedBatch, Instruction, InstructionBatch, InstructionView } from './shapes/instructions.js'
 export type { LeasePage, LeaseView } from './routes/leases.js'
+export type { Limit, LimitApproved, LimitBody, LimitProposal, LimitProposed, Limits } from './routes/limits.js'
 export type {
   Attempt,
   Proof,

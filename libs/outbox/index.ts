@@ -52,6 +52,8 @@ export {
   withdrawOutboxProposal,
 } from './operate.js'
 export type { DeclaredRail } from './operate.js'
+export { approveOutboxLimit, proposeOutboxLimit, withdrawOutboxLimit } from './limits.js'
+export type { LimitKind, LimitRule } from './limits.js'
 export { EpochFile } from './EpochFile.js'
 export { enqueue, enqueueChecked, enqueueMany } from './enqueue.js'
 export type { EnqueueChecks, EnqueueOptions, InstructionEncryptor } from './enqueue.js'
@@ -85,6 +87,7 @@ export {
   readProposalsOf,
 } from './reads/decisions.js'
 export type { ContradictionSearch, ProposalSearch } from './reads/decisions.js'
+export { readLimits } from './reads/limits.js'
 export {
   describeFreezeCause,
   readDispatchEpoch,
@@ -169,6 +172,10 @@ export type {
   HeldItemView,
   ItemView,
   LatencyView,
+  LimitProposalView,
+  LimitRuleView,
+  LimitsView,
+  LimitView,
   PauseView,
   ProposalStatus,
   ProposalView,

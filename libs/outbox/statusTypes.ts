@@ -56,6 +56,9 @@ export interface OutboxStatus {
   readonly heldFieldKeyDestroyedCount: bigint
   readonly heldFieldUnreadableCount: bigint
   readonly heldReferenceInvalidCount: bigint
+  readonly heldAmountApprovalCount: bigint
+  readonly heldLimitExceededCount: bigint
+  readonly heldLimitUnreadableCount: bigint
   /** Items held by an operator, or for a reason that the rail gave. */
   readonly heldOtherCount: bigint
   /** Relayers that reported within the last minute. */

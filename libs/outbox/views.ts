@@ -1,4 +1,5 @@
 import type { JsonObject } from '../core/index.js'
+import type { LimitKind } from './limits.js'
 import type { ItemFreeze, ItemState, ShownMoney } from './statusTypes.js'
 import type { AttemptAction, AttemptState, HoldDecision, PauseKind } from './types.js'
 
@@ -129,6 +130,43 @@ export interface PauseView {
   readonly reason: string
   readonly pausedBy: string
   readonly pausedAt: string
+}
+
+/** Rule of a limit. A field that the kind does not have is null. */
+export interface LimitRuleView {
+  readonly kind: LimitKind
+  readonly railType: string | null
+  readonly participantId: string | null
+  readonly currency: string | null
+  readonly limit: string
+  readonly windowSeconds: number | null
+  readonly approvals: number | null
+}
+
+/** Limit in force. */
+export interface LimitView extends LimitRuleView {
+  readonly name: string
+  readonly setBy: string
+  readonly setAt: string
+  /** Sum or number in the current window; null for `approval`. */
+  readonly used: string | null
+  /** Time at which a payment exceeded the limit, while later payments are held for it. */
+  readonly exceededAt: string | null
+}
+
+/** Open proposal to set a limit, or to remove it (`rule` is null). */
+export interface LimitProposalView {
+  readonly proposalId: string
+  readonly name: string
+  readonly rule: LimitRuleView | null
+  readonly reason: string
+  readonly proposedBy: string
+  readonly proposedAt: string
+}
+
+export interface LimitsView {
+  readonly limits: readonly LimitView[]
+  readonly proposals: readonly LimitProposalView[]
 }
 
 /** Last report of a worker. The worker chooses the content of `detail`. */

@@ -1,14 +1,17 @@
 import { requireKnownOptions } from '../core/index.js'
 import type { RoleHandle } from '../db/index.js'
 import {
+  approveOutboxLimit,
   approveOutboxProposal,
   freezeDispatch,
   liftDispatchFreeze,
   pauseOutbox,
   placeOutboxHold,
+  proposeOutboxLimit,
   readContradictionPage,
   readFailedItems,
   readHeldItems,
+  readLimits,
   readPauses,
   readProposalPage,
   recordOutboxReturn,
@@ -18,6 +21,7 @@ import {
   resumeOutbox,
   reviewOutboxContradiction,
   setParticipantOutboxPolicy,
+  withdrawOutboxLimit,
   withdrawOutboxProposal,
   type ApprovedProposal,
   type ContradictionView,
@@ -27,6 +31,8 @@ import {
   type HoldDecision,
   type ItemSearch,
   type ItemView,
+  type LimitRule,
+  type LimitsView,
   type OrderedFailurePolicy,
   type PauseKind,
   type PauseView,
@@ -145,6 +151,11 @@ export class Operator {
     return liftDispatchFreeze(this.#control, reason)
   }
 
+  /** Rules that hold unusual payments at enqueue. */
+  get limits(): OperatorLimits {
+    return new OperatorLimits(this.#control)
+  }
+
   /** Returns late outcomes that contradict the recorded one and that no operator has reviewed. */
   contradictions(): AsyncIterable<ContradictionView> {
     return pages(async ({ before, limit }) => {
@@ -187,6 +198,41 @@ const RETURN_FIELDS: readonly string[] = Object.keys({
   reference: true,
   occurredAt: true,
 } satisfies Record<keyof PaymentReturn, true>)
+
+/** Limits on payments. One person proposes a change, another approves it. */
+class OperatorLimits {
+  readonly #control: RoleHandle
+
+  constructor(control: RoleHandle) {
+    this.#control = control
+  }
+
+  /** Returns the limits in force, with the usage of their windows, and the open proposals. */
+  list(): Promise<LimitsView> {
+    return readLimits(this.#control)
+  }
+
+  /** Proposes to set a limit, or with the rule null to remove it. Another person must approve it. */
+  async propose({
+    name,
+    rule,
+    reason,
+  }: {
+    readonly name: string
+    readonly rule: LimitRule | null
+  } & WithReason): Promise<{ readonly proposalId: string }> {
+    return { proposalId: await proposeOutboxLimit(this.#control, name, rule, reason) }
+  }
+
+  /** Applies the proposal of another person. It holds for payments enqueued from then on. */
+  async approve({ proposalId }: { readonly proposalId: string }): Promise<{ readonly name: string }> {
+    return { name: await approveOutboxLimit(this.#control, proposalId) }
+  }
+
+  withdraw({ proposalId, reason }: { readonly proposalId: string } & WithReason): Promise<void> {
+    return withdrawOutboxLimit(this.#control, proposalId, reason)
+  }
+}
 
 function pauseOf(target: PauseTarget): [kind: PauseKind, name: string] {
   return target.kind === 'all' ? ['all', 'all'] : [target.kind, target.name]

@@ -254,8 +254,8 @@ CREATE TABLE IF NOT EXISTS payment_outbox_events (
 COMMENT ON TABLE payment_outbox_events IS
   'Ledger events: late outcomes, holds, decisions, pauses; with full_trail also every change of a pending row.';
 COMMENT ON COLUMN payment_outbox_events.scope IS
-  'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, all (a pause of '
-  'everything), dispatch (a freeze), or full_trail (a change of that setting).';
+  'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, limit:NAME, all '
+  '(a pause of everything), dispatch (a freeze), or full_trail (a change of that setting).';
 COMMENT ON COLUMN payment_outbox_events.recorded_xid IS
   'Transaction that wrote the row, which decides its position in the blocks.';
 

@@ -235,6 +235,16 @@ GRANT SELECT (
 -- Contradictions: ids, times and the operator's reason, for every reader.
 GRANT SELECT ON outbox_contradictions TO symphony_control, symphony_auditor, symphony_readonly;
 
+-- Limits: operators set them in pairs. Every reader sees the rules, their proposals and the usage of their windows.
+GRANT EXECUTE ON FUNCTION
+  propose_outbox_limit(text, text, numeric, text, text, text, text, integer, integer),
+  propose_outbox_limit_removal(text, text),
+  approve_outbox_limit(uuid),
+  withdraw_outbox_limit(uuid, text)
+TO symphony_control;
+GRANT SELECT ON outbox_limits, outbox_limit_proposals, outbox_limit_usage
+  TO symphony_control, symphony_auditor, symphony_readonly;
+
 -- Age of the oldest unsealed row, and the session that delays sealing. Every login may see these facts about sessions.
 GRANT EXECUTE ON FUNCTION ledger_sealing_status() TO symphony_control, symphony_auditor, symphony_readonly;
 

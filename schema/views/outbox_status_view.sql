@@ -38,6 +38,9 @@ WITH item AS (
     count(*) FILTER (WHERE i.held_for = 'FIELD_KEY_DESTROYED') AS held_field_key_destroyed_count,
     count(*) FILTER (WHERE i.held_for = 'FIELD_UNREADABLE') AS held_field_unreadable_count,
     count(*) FILTER (WHERE i.held_for = 'RAIL_REFERENCE_INVALID') AS held_reference_invalid_count,
+    count(*) FILTER (WHERE i.held_for = 'AMOUNT_APPROVAL') AS held_amount_approval_count,
+    count(*) FILTER (WHERE i.held_for = 'LIMIT_EXCEEDED') AS held_limit_exceeded_count,
+    count(*) FILTER (WHERE i.held_for = 'LIMIT_UNREADABLE') AS held_limit_unreadable_count,
     min(i.held_at) FILTER (WHERE i.state = 'HELD') AS held_since,
     min(i.lease_expires_at) FILTER (WHERE i.state = 'EXPIRED') AS expired_since,
     min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE') AS due_since,
@@ -108,6 +111,7 @@ SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_co
   q.held_count - q.held_outcome_unknown_count - q.held_failed_unknown_count - q.held_retry_ceiling_count
     - q.held_lease_expiry_count - q.held_earlier_paid_count - q.held_field_key_missing_count
     - q.held_field_key_destroyed_count - q.held_field_unreadable_count - q.held_reference_invalid_count
+    - q.held_amount_approval_count - q.held_limit_exceeded_count - q.held_limit_unreadable_count
     AS held_other_count,
   w.alive_count AS workers_alive_count,
   q.held_field_key_missing_count, q.held_field_key_destroyed_count, q.held_field_unreadable_count,
@@ -132,7 +136,8 @@ SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_co
   COALESCE((
     SELECT extract(epoch FROM statement_timestamp() - z.paused_at) FROM outbox_pauses z WHERE z.kind = 'all'
   ), 0)::double precision AS all_paused_age_seconds,
-  q.held_reference_invalid_count, l.returned_total
+  q.held_reference_invalid_count, l.returned_total, q.held_amount_approval_count, q.held_limit_exceeded_count,
+  q.held_limit_unreadable_count
 FROM queue q CROSS JOIN ledger l CROSS JOIN contradiction c CROSS JOIN worker w LEFT JOIN verification v ON true;
 COMMENT ON VIEW supervisor_outbox_status IS
   'Status of the queue in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, '

@@ -25,6 +25,10 @@ function recently(state: string, ...samples: readonly number[]): ScenarioSeries 
   return { metric: 'outbox_recent_attempts', labels: { state }, samples }
 }
 
+function heldFor(reason: string, ...samples: readonly number[]): ScenarioSeries {
+  return { metric: 'outbox_held_by_reason', labels: { reason }, samples }
+}
+
 export const ALERT_SCENARIOS: readonly AlertScenario[] = [
   {
     title: 'a freeze fires at once, until it is lifted',
@@ -97,6 +101,12 @@ export const ALERT_SCENARIOS: readonly AlertScenario[] = [
     rule: 'SymphonyPaymentsHeld',
     series: [...one('outbox_held_count', 0, 1, 1, 0), ...one('oldest_hold_age_seconds', 0, 300, 360, 0)],
     verdicts: '--F-',
+  },
+  {
+    title: 'a payment that exceeds a limit fires at once, until it is resolved',
+    rule: 'SymphonyLimitExceeded',
+    series: [heldFor('LIMIT_EXCEEDED', 0, 1, 1, 0), heldFor('AMOUNT_APPROVAL', 5, 5, 5, 5)],
+    verdicts: '-FF-',
   },
   {
     title: 'an unknown code fires for a quarter of an hour',

@@ -56,6 +56,7 @@ export const SECTIONS = [
       'docs/operate/shards.md',
       'docs/operate/capacity.md',
       'docs/operate/access.md',
+      'docs/operate/limits.md',
       'docs/operate/dashboard.md',
       'docs/operate/alerts.md',
       'docs/operate/tracing.md',

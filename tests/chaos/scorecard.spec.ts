@@ -6,6 +6,7 @@ import crashPoints from './scenarios/r02CrashPoints.js'
 import histories from './scenarios/r05Histories.js'
 import cutConnections from './scenarios/r09CutConnections.js'
 import staleCompletions from './scenarios/r10StaleCompletions.js'
+import limits from './scenarios/r26Limits.js'
 
 /**
  * Runs scenarios of `npm run chaos` in a small size, with another seed per commit. Scenarios that kill processes have
@@ -47,6 +48,12 @@ const SHORT_FORMS: readonly ShortForm[] = [
     scenario: staleCompletions,
     size: { completions: 500 },
     atLeast: { refusedAsP7002: 500, lateOutcomesKept: 4 },
+  },
+  {
+    invariant: 'payments that pass without a person never exceed the limit of their participant',
+    scenario: limits,
+    size: { payments: 400 },
+    atLeast: { passedAlone: 20, heldByLimits: 50, limitsSet: 1 },
   },
 ]
 

@@ -293,9 +293,9 @@ test('the form for a payment on a real rail starts empty, and needs an id and a 
     (await fixture.db.queryNoRole('SELECT 1 FROM payment_outbox_identities WHERE instruction_id = $1', [instructionId]))
       .rows.length
   await dialog.getByLabel('Amount').fill('950.00')
-  await dialog.getByLabel('Currency').fill('EUR')
+  await dialog.getByLabel('Currency', { exact: true }).fill('EUR')
   await dialog.getByLabel('Destination').fill(PAYLOAD.destination)
-  await dialog.getByLabel('Participant').fill('acme')
+  await dialog.getByLabel('Participant', { exact: true }).fill('acme')
   // The form does not continue with an empty instruction id.
   await dialog.getByRole('button', { name: 'Continue' }).click()
   expect(await dialog.getByRole('button', { name: 'Enqueue this payment' }).count()).toBe(0)
@@ -555,6 +555,35 @@ test('a contradiction is listed with both rail references until an operator revi
     eventId,
   ])
   expect(rows).toEqual([{ reviewed_by: 'olga' }])
+})
+
+test('a limit is proposed by one person, approved by another, and its removal is refused', async () => {
+  const { page, goTo } = olga
+  await goTo('limits')
+  await page.getByText('No limit is set').waitFor()
+  await page.getByRole('button', { name: 'Propose a limit' }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByRole('radio', { name: 'Amount per window' }).check()
+  await dialog.getByLabel('Name of the limit').fill('acme-daily')
+  await dialog.getByLabel('Participant', { exact: true }).fill('acme-with-limit')
+  await dialog.getByLabel('Amount', { exact: true }).fill('250.00')
+  await dialog.getByLabel('Currency', { exact: true }).fill('EUR')
+  await dialog.getByLabel('Window', { exact: true }).selectOption('one day')
+  await giveReason(page, 'Propose it')
+  await page.getByText('You proposed it, so another person must approve it').waitFor()
+  await pavel.goTo('limits')
+  await pavel.page.getByRole('button', { name: 'Approve acme-daily' }).click()
+  await pavel.page.getByRole('dialog').getByRole('button', { name: 'Approve it' }).click()
+  const row = rowOf(pavel.page, 'acme-daily')
+  expect(await row.innerText()).toMatch(/participant acme-with-limit[^]*at most 250\.00 EUR per 24 h[^]*0 EUR/)
+  await enqueue(fixture.db, { participantId: 'acme-with-limit', payload: { ...PAYLOAD, amount: '250.01' } })
+  await row.getByText('Exceeded').waitFor()
+  await row.getByRole('button', { name: 'Remove acme-daily' }).click()
+  await giveReason(pavel.page, 'Propose the removal')
+  await page.getByRole('button', { name: 'Refuse acme-daily' }).click()
+  await giveReason(page, 'Refuse it')
+  await page.getByRole('button', { name: 'Refuse acme-daily' }).waitFor({ state: 'detached' })
+  await rowOf(page, 'acme-daily').waitFor()
 })
 
 test('an action that the server refuses keeps the typed text', async () => {

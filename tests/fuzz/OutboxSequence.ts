@@ -1,5 +1,6 @@
 import type { Queryable } from '../../libs/db/index.js'
 import {
+  approveOutboxLimit,
   approveOutboxProposal,
   beginOutboxDispatch,
   checkDispatchEpoch,
@@ -15,6 +16,7 @@ import {
   OutboxStore,
   pauseOutbox,
   placeOutboxHold,
+  proposeOutboxLimit,
   recordLateOutcome,
   recordOutboxReturn,
   redriveOutboxItem,
@@ -61,6 +63,10 @@ const WORKERS = 3
 const SHARED_SCOPES: readonly string[] = ['all', 'dispatch']
 const LEASE_SECONDS = 1800
 const REASON = 'said the fuzz'
+const LIMIT_RULES = {
+  count: { kind: 'count', limit: '0', windowSeconds: 86_400 },
+  approval: { kind: 'approval', limit: '0', currency: 'EUR', approvals: 2 },
+} as const
 /** Enqueues items before the first random step. */
 const PRELUDE: OutboxStep = {
   do: 'enqueue',
@@ -419,6 +425,20 @@ export class OutboxSequence {
           () => model.setPolicy(participant, step.policy),
           async () => {
             await setParticipantOutboxPolicy(people[0], this.#full(participant), step.policy)
+            return 'set'
+          },
+        )
+      }
+      case 'setLimit': {
+        const participant = PARTICIPANTS[step.which]!
+        // Only a limit in force can be removed.
+        if (step.limit === null && !model.limits.has(participant)) return NOTHING_DONE
+        const name = this.#full(participant)
+        const rule = step.limit === null ? null : { ...LIMIT_RULES[step.limit], participantId: name }
+        return this.#same(
+          () => model.setLimit(participant, step.limit),
+          async () => {
+            await approveOutboxLimit(people[1], await proposeOutboxLimit(people[0], name, rule, REASON))
             return 'set'
           },
         )

@@ -2,19 +2,21 @@ import { Refusal } from './answers.js'
 import {
   byDueTime,
   CEILING,
-  count,
   describe,
-  effectiveState,
   evidence,
   holdReason,
+  isCancelled,
+  LIMIT_HOLDS,
   recordedBy,
   reportedPaid,
   isSameReport,
+  type Completion,
   type Decision,
   type Instruction,
   type Item,
   type LateReport,
   type Lease,
+  type Limit,
   type Outcome,
   type Pause,
   type PauseKind,
@@ -25,14 +27,17 @@ import {
 } from './outboxRules.js'
 import { at, backoff, exactly, NOW, SECOND, type Time } from './Timeline.js'
 
-interface State {
+/** State of the model. `copyState` copies it. */
+export interface OutboxState {
   items: Item[]
   proposals: Proposal[]
   /** Pauses by scope, such as `rail:r0`. */
-  pauses: Map<string, Pause>
-  policies: Map<string, Policy>
+  pauses: ReadonlyMap<string, Pause>
+  policies: ReadonlyMap<string, Policy>
+  /** Limits by participant. */
+  limits: ReadonlyMap<string, Limit>
   /** Events of rails, participants and streams. */
-  scopes: Map<string, string[]>
+  scopes: ReadonlyMap<string, readonly string[]>
   tokens: number
   /** Number of items when the freeze began, and whether they are marked unknown. */
   freeze: { readonly items: number; marked: boolean } | null
@@ -46,17 +51,32 @@ interface State {
  * Timeline.
  */
 export class OutboxModel {
-  #state: State = {
+  #state: OutboxState = {
     items: [],
     proposals: [],
     pauses: new Map(),
     policies: new Map(),
+    limits: new Map(),
     scopes: new Map(),
     tokens: 0,
     freeze: null,
   }
   /** PostgreSQL's clock after the last step. */
   clock = 0
+  readonly #ceiling: number
+
+  /** @param ceiling retry ceiling */
+  constructor(ceiling = CEILING) {
+    this.#ceiling = ceiling
+  }
+
+  get state(): OutboxState {
+    return this.#state
+  }
+
+  set state(state: OutboxState) {
+    this.#state = state
+  }
 
   get items(): readonly Item[] {
     return this.#state.items
@@ -102,12 +122,20 @@ export class OutboxModel {
   #openTo(rails: readonly string[] | null, isMessage: boolean | null): Item[] {
     return this.pending.filter(
       (item) =>
-        item.hold === null &&
-        !this.isBlocked(item) &&
-        !this.#isPaused('rail', item.rail) &&
+        this.isOpen(item) &&
         (rails === null || rails.includes(item.rail)) &&
         (isMessage === null || item.isMessage === isMessage),
     )
+  }
+
+  /** Whether no hold, no block and no pause of its rail keeps an item from being leased. */
+  protected isOpen(item: Item): boolean {
+    return item.hold === null && !this.isBlocked(item) && !this.#isPaused('rail', item.rail)
+  }
+
+  /** Whether dispatch is frozen: no claims and no marked calls. */
+  protected get isFrozen(): boolean {
+    return this.#state.freeze !== null
   }
 
   #isPaused(kind: PauseKind, name: string): boolean {
@@ -188,6 +216,8 @@ export class OutboxModel {
       hold: null,
     }
     this.#state.items.push(item)
+    const limit = item.isMessage ? undefined : this.#state.limits.get(item.participant)
+    if (limit !== undefined) this.#hold(item, LIMIT_HOLDS[limit])
     return item
   }
 
@@ -207,14 +237,14 @@ export class OutboxModel {
   ): string[] {
     return this.#lease(worker, batchSize, leaseSeconds, rails, marked, isMessage).map(
       ({ item, token, takenOver }) =>
-        `${describe(item)} ${token} after ${count(item)} streak ${item.streak}${takenOver ? ' taken over' : ''}${evidence(item)}`,
+        `${describe(item)} ${token} after ${this.countOf(item)} streak ${item.streak}${takenOver ? ' taken over' : ''}${evidence(item)}`,
     )
   }
 
   /** Claims for a message store, which sees only messages and fewer fields. */
   claimMessages(worker: string, batchSize: number, leaseSeconds: number, topics: readonly string[] | null): string[] {
     return this.#lease(worker, batchSize, leaseSeconds, topics, [], true).map(
-      ({ item, token }) => `${item.name} ${token} after ${count(item)} streak ${item.streak}`,
+      ({ item, token }) => `${item.name} ${token} after ${this.countOf(item)} streak ${item.streak}`,
     )
   }
 
@@ -226,7 +256,7 @@ export class OutboxModel {
     marked: readonly string[],
     isMessage: boolean | null,
   ): { item: Item; token: string; takenOver: boolean }[] {
-    if (this.#state.freeze !== null || this.#isPaused('all', 'all')) return []
+    if (this.isFrozen || this.#isPaused('all', 'all')) return []
     const open = this.#openTo(rails, isMessage)
     const expired = open
       .filter((item) => this.stateOf(item) === 'EXPIRED')
@@ -245,19 +275,28 @@ export class OutboxModel {
     })
   }
 
+  /** Returns the attempt count of the queue row, which stops at the ceiling. The ledger counts on. */
+  countOf({ attempts }: Item): number {
+    return Math.min(attempts.length, this.#ceiling)
+  }
+
   /** Records an expired lease. Its worker may have called the rail. */
   #expire(item: Item): void {
     const { token, worker, mark } = item.lease!
-    // If a call needs a dispatch mark and has none, the rail was not called.
-    item.unknown ||= mark !== 'awaited'
+    item.unknown ||= this.mayHaveCalled(item.lease!)
     const { unknown } = item
     item.attempts.push({ state: 'ZOMBIE_REQUEUE', token, worker, reference: null, action: 'expired', unknown })
     item.lease = null
     item.streak++
     // A late success prevents the hold for an unknown outcome, and allows one attempt beyond the ceiling.
     const paidLate = item.late?.state === 'DISPATCHED'
-    if (item.attempts.length >= CEILING + Number(paidLate)) this.#hold(item, 'RETRY_CEILING')
+    if (item.attempts.length >= this.#ceiling + Number(paidLate)) this.#hold(item, 'RETRY_CEILING')
     else if (mark === 'begun' && !paidLate) this.#hold(item, 'OUTCOME_UNKNOWN')
+  }
+
+  /** Whether the worker of an expired lease may have called the rail. If a call needs a dispatch mark, the mark tells. */
+  protected mayHaveCalled({ mark }: Lease): boolean {
+    return mark !== 'awaited'
   }
 
   repair(batchSize: number): string[] {
@@ -290,7 +329,7 @@ export class OutboxModel {
   }
 
   begin(worker: string, item: string, token: string): string {
-    if (this.#state.freeze !== null) throw new Refusal('P7009')
+    if (this.isFrozen) throw new Refusal('P7009')
     this.#liveLease(worker, item, token).mark = 'begun'
     return 'begun'
   }
@@ -308,8 +347,13 @@ export class OutboxModel {
   #liveLease(worker: string, name: string, token: string): Lease {
     const item = this.#item(name)
     const { lease } = item
-    if (lease?.token === token && lease.worker === worker && !this.#isPast(lease.expires)) return lease
+    if (lease !== null && this.isLiveLease(lease, worker, token)) return lease
     throw new Refusal(`P7002 ${recordedBy(item, token) ?? 'nothing'} recorded`)
+  }
+
+  /** Whether this worker holds this lease under this token, and it has not expired. */
+  protected isLiveLease(lease: Lease, worker: string, token: string): boolean {
+    return lease.token === token && lease.worker === worker && !this.#isPast(lease.expires)
   }
 
   // Outcomes ------------------------------------------------------------------------------------------------------
@@ -344,7 +388,7 @@ export class OutboxModel {
     const unknown = (outcome.unknown ?? item.unknown) || paidLate
     const attemptNo = item.attempts.length + 1
     const { mark } = item.lease!
-    const state = effectiveState(outcome, unknown, attemptNo)
+    const state = this.recordedState(outcome, unknown, attemptNo)
     const { reference } = outcome
     const leftUnknown = unknown && state === 'RETRYABLE'
     item.attempts.push({ state, token, worker, reference, action: 'sent', unknown: leftUnknown })
@@ -358,9 +402,24 @@ export class OutboxModel {
     item.streak = 0
     const delay = outcome.delaySeconds
     item.due = delay === null ? backoff('attempt', attemptNo) : exactly('attempt', delay * SECOND)
-    const reason = holdReason(outcome, unknown, attemptNo, mark)
+    const reason = holdReason(outcome, unknown, attemptNo, mark, this.#ceiling)
     if (reason !== null) this.#hold(item, reason)
     return `${attemptNo} ${state}${item.hold === null ? '' : ' held'}`
+  }
+
+  /**
+   * Returns the state that the database records. FAILED becomes RETRYABLE if the outcome is unknown. RETRYABLE becomes
+   * FAILED at the retry ceiling if the outcome is known and the completion asks for no hold.
+   */
+  protected recordedState(
+    { state, hold }: Omit<Outcome, 'item' | 'token'>,
+    unknown: boolean,
+    attemptNo: number,
+  ): Completion {
+    if (state === 'DISPATCHED') return state
+    if (unknown) return 'RETRYABLE'
+    if (state === 'FAILED') return state
+    return attemptNo === this.#ceiling && hold === null ? 'FAILED' : 'RETRYABLE'
   }
 
   /** Records a contradiction: two successes under two references may be two payments. */
@@ -371,6 +430,7 @@ export class OutboxModel {
 
   #end(item: Item, terminal: 'DISPATCHED' | 'FAILED'): void {
     item.terminal = terminal
+    item.hold = null
     const halts = terminal === 'FAILED' && item.ordered && this.#state.policies.get(item.participant) === 'halt'
     if (halts) this.pause('stream', item.participant)
   }
@@ -427,7 +487,7 @@ export class OutboxModel {
 
   placeHold(name: string, reason: string): string {
     const item = this.#item(name)
-    if (item.terminal !== null) throw new Refusal('P7001')
+    this.requirePending(item)
     if (item.hold !== null) throw new Refusal('P7006')
     this.#hold(item, reason)
     return 'held'
@@ -437,7 +497,7 @@ export class OutboxModel {
     return this.#orNothing(() => {
       const item = this.#decidable(name, decision)
       this.#refuseBesideOpenProposal(name)
-      if (decision !== 'RETRY' || item.unknown) return this.#propose(person, item, decision, reference)
+      if (this.needsTwoPeople(item, decision)) return this.#propose(person, item, decision, reference)
       this.#decide(item, decision, null)
       return 'APPLIED'
     })
@@ -445,7 +505,7 @@ export class OutboxModel {
 
   redrive(person: string, name: string): string {
     const item = this.#item(name)
-    this.#requireRedrivable(item)
+    this.requireRedrivable(item)
     this.#redrivePosition(item)
     this.#refuseBesideOpenProposal(name)
     return this.#propose(person, item, 'REDRIVE', null)
@@ -454,12 +514,12 @@ export class OutboxModel {
   approve(person: string, name: string): string {
     return this.#orNothing(() => {
       const proposal = this.#openProposal(name)
-      if (proposal.by === person) throw new Refusal('P7007')
+      this.requireSecondPerson(proposal, person)
       const { decision } = proposal
       let answer = `${proposal.item} ${decision}`
       if (decision === 'REDRIVE') {
         const item = this.#item(proposal.item)
-        this.#requireRedrivable(item)
+        this.requireRedrivable(item)
         const position = this.#redrivePosition(item)
         const again = { ...item, replaces: null, notBefore: undefined }
         answer += ` as ${this.#create(again, this.#payment(item).length, position).name}`
@@ -479,16 +539,55 @@ export class OutboxModel {
     return 'withdrawn'
   }
 
+  /** Cancels an item that no call can still pay. A cancelled item halts no stream. */
+  cancel(name: string): string {
+    const item = this.#item(name)
+    const reason = this.whyNotCancellable(item)
+    if (reason !== undefined) throw new Refusal(`P7013 ${reason}`)
+    for (const proposal of this.#state.proposals) {
+      if (proposal.item !== name || proposal.status !== 'OPEN') continue
+      proposal.status = 'WITHDRAWN'
+      item.events.push({ type: 'DECISION_WITHDRAWN' })
+    }
+    const action = 'cancelled'
+    item.attempts.push({ state: 'FAILED', token: null, worker: null, reference: null, action, unknown: false })
+    item.terminal = 'FAILED'
+    item.hold = null
+    return `cancelled ${name}`
+  }
+
+  protected whyNotCancellable(item: Item): string | undefined {
+    const { freeze } = this.#state
+    if (item.terminal !== null) return isCancelled(item) ? 'CANCELLED' : item.terminal
+    // Also an expired lease: its worker may still be in the call.
+    if (item.lease !== null) return 'LEASED'
+    if (item.late !== null || this.#payment(item).some((other) => reportedPaid(other))) return 'LATE_OUTCOME'
+    if (item.unknown) return 'OUTCOME_UNKNOWN'
+    return freeze !== null && item.created < freeze.items ? 'DISPATCH_FROZEN' : undefined
+  }
+
   /** Returns a held item without a live lease. An expired lease is recorded first. */
   #decidable(name: string, decision: Decision): Item {
     const item = this.#item(name)
-    if (item.terminal !== null) throw new Refusal('P7001')
+    this.requirePending(item)
     if (this.stateOf(item) === 'EXPIRED') this.#expireAndReschedule(item)
     const paidLate = item.late?.state === 'DISPATCHED'
     if (item.lease !== null || item.hold === null || (decision !== 'DISPATCHED' && paidLate)) throw new Refusal('P7006')
     const others = this.#debt(item).filter((other) => other !== item)
     if (decision === 'RETRY' && others.some((other) => reportedPaid(other))) throw new Refusal('P7006')
     return item
+  }
+
+  protected requirePending({ terminal }: Item): void {
+    if (terminal !== null) throw new Refusal('P7001')
+  }
+
+  protected needsTwoPeople({ unknown, hold }: Item, decision: Decision): boolean {
+    return decision !== 'RETRY' || unknown || hold === LIMIT_HOLDS.approval
+  }
+
+  protected requireSecondPerson({ by }: Proposal, person: string): void {
+    if (by === person) throw new Refusal('P7007')
   }
 
   #refuseBesideOpenProposal(name: string): void {
@@ -511,10 +610,12 @@ export class OutboxModel {
   #decide(item: Item, decision: Decision, reference: string | null): void {
     item.events.push({ type: 'HOLD_RESOLVED' })
     if (decision === 'RETRY') {
+      // A payment that a limit held keeps its time.
+      const wasLimited = Object.values(LIMIT_HOLDS).includes(item.hold ?? '')
       item.hold = null
       item.unknown = false
       item.streak = 0
-      if (!this.#isPast(item.due)) item.due = NOW
+      if (!wasLimited && !this.#isPast(item.due)) item.due = NOW
       return
     }
     item.attempts.push({ state: decision, token: null, worker: null, reference, action: 'decided', unknown: false })
@@ -522,12 +623,12 @@ export class OutboxModel {
     this.#end(item, decision)
   }
 
-  /** Requires that no other item of the payment is pending or reported paid. */
-  #requireRedrivable(item: Item): void {
+  /** Requires that no item of the payment is pending, paid, cancelled or reported paid. */
+  protected requireRedrivable(item: Item): void {
     const reasons = new Set(
-      this.#payment(item).flatMap(({ terminal, events }) => {
-        if (terminal === 'DISPATCHED') return ['P7001']
-        return terminal === null || reportedPaid({ events }) ? ['P7006'] : []
+      this.#payment(item).flatMap((one) => {
+        if (one.terminal === 'DISPATCHED' || isCancelled(one)) return ['P7001']
+        return one.terminal === null || reportedPaid(one) ? ['P7006'] : []
       }),
     )
     if (this.#replacementOf(item) !== undefined || this.#debt(item).some(reportedPaid)) reasons.add('P7006')
@@ -544,7 +645,7 @@ export class OutboxModel {
     const behind = this.items.filter(
       (item) => item.ordered && item.participant === participant && item.position > position,
     )
-    if (behind.some(({ attempts, lease }) => attempts.length > 0 || lease !== null)) throw new Refusal('P7006')
+    if (behind.some(wasSent)) throw new Refusal('P7006')
     return position
   }
 
@@ -555,14 +656,15 @@ export class OutboxModel {
 
   pause(kind: PauseKind, name: string): boolean {
     if (this.#isPaused(kind, name)) return false
-    this.#state.pauses.set(scopeOf(kind, name), { kind, name })
+    this.#state.pauses = new Map(this.#state.pauses).set(scopeOf(kind, name), { kind, name })
     this.#note(scopeOf(kind, name), 'PAUSED')
     return true
   }
 
   resume(kind: PauseKind, name: string): boolean {
     const scope = scopeOf(kind, name)
-    if (!this.#state.pauses.delete(scope)) return false
+    if (!this.#isPaused(kind, name)) return false
+    this.#state.pauses = new Map([...this.#state.pauses].filter(([other]) => other !== scope))
     this.#note(scope, 'RESUMED')
     return true
   }
@@ -577,7 +679,7 @@ export class OutboxModel {
 
   lift(): boolean {
     if (this.#state.freeze === null) return false
-    this.#markFrozen()
+    this.markFrozen()
     this.#state.freeze = null
     this.#note('dispatch', 'RESUMED')
     return true
@@ -586,11 +688,11 @@ export class OutboxModel {
   /** Detects a freeze and marks the items that were pending when it began. */
   heartbeat(): string {
     if (this.#state.freeze === null) return 'open'
-    this.#markFrozen()
+    this.markFrozen()
     return 'frozen, marked'
   }
 
-  #markFrozen(): void {
+  protected markFrozen(): void {
     const { freeze } = this.#state
     if (freeze === null || freeze.marked) return
     freeze.marked = true
@@ -599,20 +701,33 @@ export class OutboxModel {
   }
 
   setPolicy(participant: string, policy: Policy): string {
-    this.#state.policies.set(participant, policy)
+    this.#state.policies = new Map(this.#state.policies).set(participant, policy)
     this.#note(`policy:${participant}`, 'POLICY_SET')
     return 'set'
   }
 
+  get limits(): ReadonlyMap<string, Limit> {
+    return this.#state.limits
+  }
+
+  setLimit(participant: string, limit: Limit | null): string {
+    const others = [...this.#state.limits].filter(([other]) => other !== participant)
+    this.#state.limits = new Map(limit === null ? others : [...others, [participant, limit]])
+    this.#note(`limit:${participant}`, 'LIMIT_PROPOSED')
+    this.#note(`limit:${participant}`, 'LIMIT_SET')
+    return 'set'
+  }
+
   #note(scope: string, type: string): void {
-    this.#state.scopes.set(scope, [...(this.#state.scopes.get(scope) ?? []), type])
+    const { scopes } = this.#state
+    this.#state.scopes = new Map(scopes).set(scope, [...(scopes.get(scope) ?? []), type])
   }
 
   // -----------------------------------------------------------------------------------------------------------------
 
   /** Returns the nearest due time or lease expiry. An expired lease counts only if a claim may take it over. */
   nextEvent(rails: readonly string[] | null, isMessage: boolean | null): number | null {
-    if (this.#state.freeze !== null || this.#isPaused('all', 'all')) return null
+    if (this.isFrozen || this.#isPaused('all', 'all')) return null
     const open = this.#openTo(rails, isMessage)
     const due = open.filter((item) => ['DUE', 'SCHEDULED'].includes(this.stateOf(item)))
     const leased = this.pending.filter(
@@ -628,7 +743,7 @@ export class OutboxModel {
 
   /** Runs the body. A refused call changes nothing. */
   #orNothing<T>(body: () => T): T {
-    const before = structuredClone(this.#state)
+    const before = copyState(this.#state)
     try {
       return body()
     } catch (error) {
@@ -641,4 +756,24 @@ export class OutboxModel {
 /** Returns the scope of the events about a pause. */
 function scopeOf(kind: PauseKind, name: string): string {
   return kind === 'all' ? 'all' : `${kind}:${name}`
+}
+
+/** Whether an item is or was leased. A cancellation also appends an attempt. */
+function wasSent({ attempts: [first], lease }: Item): boolean {
+  return lease !== null || (first?.action ?? 'cancelled') !== 'cancelled'
+}
+
+/** Copies a state. Attempts, events, reports and maps never change, so both states share them. */
+export function copyState(state: OutboxState): OutboxState {
+  return {
+    ...state,
+    items: state.items.map((item) => ({
+      ...item,
+      attempts: [...item.attempts],
+      events: [...item.events],
+      lease: item.lease && { ...item.lease },
+    })),
+    proposals: state.proposals.map((proposal) => ({ ...proposal })),
+    freeze: state.freeze && { ...state.freeze },
+  }
 }

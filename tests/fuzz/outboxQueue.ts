@@ -1,7 +1,7 @@
 import type { Queryable } from '../../libs/db/index.js'
 import { fieldDifferences } from './answers.js'
 import { type OutboxModel } from './outboxModel.js'
-import { count, type Item } from './outboxRules.js'
+import { type Item } from './outboxRules.js'
 import { at, SOON, timeDifference, type Timeline } from './Timeline.js'
 
 /** Compares the queue in the database with the model after every step, including refused steps. */
@@ -74,7 +74,7 @@ export class OutboxQueue {
     const known = { attempt: row.completed, claim: row.claimed, call: [this.#model.clock, clock] } as const
     const differences = [
       ...fieldDifferences(item.name, {
-        attempt_count: [count(item), row.attempt_count],
+        attempt_count: [this.#model.countOf(item), row.attempt_count],
         'last attempt': [item.attempts.length, row.attempt_no ?? 0],
         lease: [lease && `${lease.token} of ${lease.worker} ${lease.mark}`, this.#leaseOf(row)],
         outcome_unknown: [item.unknown, row.outcome_unknown],

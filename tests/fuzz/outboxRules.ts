@@ -6,6 +6,11 @@ export type Completion = 'DISPATCHED' | 'FAILED' | 'RETRYABLE'
 export type Decision = 'DISPATCHED' | 'FAILED' | 'RETRY'
 export type PauseKind = 'rail' | 'participant' | 'stream' | 'all'
 export type Policy = 'continue' | 'halt'
+/** Limit of a participant: no payment, or the approval of two people above an amount, which no payload here shows. */
+export type Limit = 'count' | 'approval'
+
+/** Hold reason of a payment under each limit. */
+export const LIMIT_HOLDS: Readonly<Record<Limit, string>> = { count: 'LIMIT_EXCEEDED', approval: 'LIMIT_UNREADABLE' }
 
 /** Retry ceiling in the fuzz, set by OutboxRunner. Sequences of 50 steps rarely reach the real ceiling of 20. */
 export const CEILING = 4
@@ -22,7 +27,7 @@ export interface Attempt {
   readonly token: string | null
   readonly worker: string | null
   readonly reference: string | null
-  readonly action: 'sent' | 'decided' | 'expired'
+  readonly action: 'sent' | 'decided' | 'expired' | 'cancelled'
   /** Whether the outcome is unknown after this attempt. */
   readonly unknown: boolean
 }
@@ -112,31 +117,17 @@ export interface Outcome {
   readonly delaySeconds: number | null
 }
 
-/**
- * Returns the state that the database records. FAILED becomes RETRYABLE if the outcome is unknown. RETRYABLE becomes
- * FAILED at the retry ceiling if the outcome is known and the completion asks for no hold.
- */
-export function effectiveState(
-  { state, hold }: Omit<Outcome, 'item' | 'token'>,
-  unknown: boolean,
-  attemptNo: number,
-): Completion {
-  if (state === 'DISPATCHED') return state
-  if (unknown) return 'RETRYABLE'
-  if (state === 'FAILED') return state
-  return attemptNo === CEILING && hold === null ? 'FAILED' : 'RETRYABLE'
-}
-
 /** Returns the reason to hold an item that goes back to the queue. */
 export function holdReason(
   { state, hold }: Omit<Outcome, 'item' | 'token'>,
   unknown: boolean,
   attemptNo: number,
   mark: Lease['mark'],
+  ceiling: number,
 ): string | null {
   if (hold !== null) return hold
   if (state === 'FAILED') return 'FAILED_WHILE_OUTCOME_UNKNOWN'
-  if (attemptNo >= CEILING) return 'RETRY_CEILING'
+  if (attemptNo >= ceiling) return 'RETRY_CEILING'
   return unknown && mark === 'begun' ? 'OUTCOME_UNKNOWN' : null
 }
 
@@ -148,11 +139,6 @@ export function recordedBy(item: Item, token: string): string | undefined {
 
 export function describe({ name, participant, sequence }: Item): string {
   return `${name} ${participant}#${sequence}`
-}
-
-/** Returns the attempt count of the queue row, which stops at the ceiling. The ledger counts on. */
-export function count({ attempts }: Item): number {
-  return Math.min(attempts.length, CEILING)
 }
 
 /** Returns the evidence that a claim shows for an unknown outcome. */
@@ -168,6 +154,11 @@ export function isSameReport(a: LateReport | undefined, b: LateReport): boolean 
 
 export function byDueTime(a: Item, b: Item): number {
   return at(a.due) - at(b.due) || a.created - b.created
+}
+
+/** Whether the item was cancelled. It is never sent again. */
+export function isCancelled({ attempts }: Item): boolean {
+  return attempts.at(-1)?.action === 'cancelled'
 }
 
 /** Whether a late report says that the rail paid the item. */

@@ -1,5 +1,5 @@
 import * as fc from 'fast-check'
-import type { Completion, Decision, PauseKind, Policy } from './outboxRules.js'
+import type { Completion, Decision, Limit, PauseKind, Policy } from './outboxRules.js'
 
 /**
  * A step on the outbox. Workers and people have numbers. Items, leases and proposals are selected by number among those
@@ -45,6 +45,8 @@ export type OutboxStep =
   | { readonly do: 'pause'; readonly kind: PauseKind; readonly which: number }
   | { readonly do: 'resume'; readonly pick: number }
   | { readonly do: 'setPolicy'; readonly which: number; readonly policy: Policy }
+  /** Two people set the limit of a participant, or remove it. */
+  | { readonly do: 'setLimit'; readonly which: number; readonly limit: Limit | null }
   | { readonly do: 'crash'; readonly worker: number }
   /** Jumps the clock by more than any lease or delay. */
   | { readonly do: 'jump'; readonly forward: boolean }
@@ -156,6 +158,7 @@ export const outboxStep: fc.Arbitrary<OutboxStep> = fc.oneof(
   step(1, ['pause'], { kind: fc.constantFrom('rail', 'participant', 'stream', 'all'), which: two }),
   step(3, ['resume'], { pick: fc.nat(5) }),
   step(1, ['setPolicy'], { which: two, policy: fc.constantFrom('continue', 'halt', 'halt') }),
+  step(2, ['setLimit'], { which: two, limit: fc.constantFrom('count', 'approval', null, null) }),
   step(1, ['crash'], { worker }),
   step(1, ['jump'], { forward: fc.constantFrom(true, true, false) }),
   step(1, ['nextEvent'], { rails: fc.nat(3), isMessage }),

@@ -387,3 +387,56 @@ describe('symphony freeze', () => {
     expect((await command(['freeze', 'lift'])).stderr).toContain('--reason: expected a reason')
   })
 })
+
+describe('symphony limits', () => {
+  const RULE = ['--kind', 'amount', '--limit', '100.00', '--currency', 'EUR', '--window', '1d']
+
+  test('sets a limit as two people, shows its usage, and removes it', async () => {
+    const participant = `participant-${randomUUID()}`
+    const proposed = await json(['limits', 'propose', 'daily', ...RULE, '--participant', participant, '--reason', 'r'])
+    const proposalId = String(proposed['proposalId'])
+    expect(await command(['limits', 'approve', proposalId])).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('APPROVAL_REQUIRED'),
+    })
+    expect((await command(['limits', 'list'])).stdout).toContain(
+      `${proposalId} proposed: daily participant ${participant}: at most 100.00 EUR per 86400 s`,
+    )
+    expect(await json(['limits', 'approve', proposalId], people.bob)).toEqual({ proposalId, name: 'daily' })
+    await enqueue(db, { participantId: participant, payload: { amount: '60', currency: 'EUR' } })
+    await enqueue(db, { participantId: participant, payload: { amount: '60', currency: 'EUR' } })
+    const { stdout } = await command(['limits', 'list'])
+    expect(stdout).toContain(`daily participant ${participant}: at most 100.00 EUR per 86400 s, used 60`)
+    expect(stdout).toMatch(/exceeded at .*: later payments are held/)
+    const removal = await json(['limits', 'propose', 'daily', '--remove', '--reason', 'over'], people.bob)
+    await json(['limits', 'approve', String(removal['proposalId'])])
+    expect((await command(['limits', 'list'])).stdout).toBe('No limit is set.\n')
+  })
+
+  test('withdraws a proposal, and proposes other kinds', async () => {
+    const count = ['--kind', 'count', '--limit', '5000', '--rail', 'momo', '--window', '1h']
+    const approval = ['--kind', 'approval', '--limit', '10', '--currency', 'EUR', '--rail', 'sepa', '--approvals', '2']
+    const one = await json(['limits', 'propose', 'hourly', ...count, '--reason', 'r'])
+    const two = await json(['limits', 'propose', 'large', ...approval, '--reason', 'r'])
+    const { stdout } = await command(['limits', 'list'])
+    expect(stdout).toContain('hourly rail momo: at most 5000 payments per 3600 s')
+    expect(stdout).toContain('large rail sepa: above 10 EUR, released by 2')
+    for (const { proposalId } of [one, two]) {
+      expect(await json(['limits', 'withdraw', String(proposalId), '--reason', 'no'])).toMatchObject({
+        withdrawn: true,
+      })
+    }
+    expect((await json(['limits', 'list']))['proposals']).toEqual([])
+  })
+
+  test.each([
+    ['--kind', ['--limit', '1', '--rail', 'r']],
+    ['--limit', ['--kind', 'count', '--rail', 'r', '--window', '1h']],
+    ['--window', ['--kind', 'count', '--limit', '1', '--rail', 'r', '--window', 'a day']],
+    ['rule.currency', ['--kind', 'amount', '--limit', '1', '--rail', 'r', '--window', '1h', '--currency', 'XXX']],
+  ])('names the missing or malformed option %s', async (option, words) => {
+    const { exitCode, stderr } = await command(['limits', 'propose', 'refused', ...words, '--reason', 'r'])
+    expect(exitCode).not.toBe(0)
+    expect(stderr).toContain(option)
+  })
+})

@@ -2,12 +2,15 @@ import type { ApiRoles } from '../../libs/http/index.js'
 import { enqueueInboxMessage, failInboxMessages } from '../../libs/inbox/index.js'
 import { acquireLease } from '../../libs/lease/index.js'
 import {
+  approveOutboxLimit,
   claimOutboxBatch,
   completeOutboxAttempts,
   declareOutboxRails,
+  enqueuePaymentOutbox,
   enqueuePaymentOutboxBatch,
   heartbeatOutboxWorker,
   pauseOutbox,
+  proposeOutboxLimit,
   recordLateOutcome,
   redriveOutboxItem,
   repairExpiredLeases,
@@ -48,6 +51,7 @@ export async function seedDashboardData(db: TestDatabase): Promise<DashboardData
   await data.people(faultyPayment)
   await data.workers()
   await data.primitives()
+  await data.limits()
   await data.history()
   await sealLedger(db)
   return { faultyPayment }
@@ -133,6 +137,27 @@ class DashboardSeeder {
         { ...next, ...success, railReference: 'INST-77120' },
       ])
     await recordLateOutcome(this.#executor, WORKERS[1] ?? '', { ...lost, ...success, railReference: 'INST-77118' })
+  }
+
+  /** Sets a limit, counts a payment against it, and proposes two more. */
+  async limits(): Promise<void> {
+    const [olga, pavel] = [this.#person('olga'), this.#person('pavel')]
+    const subject = { railType: 'sepa', participantId: 'acme' }
+    const daily = { kind: 'amount', limit: '250000.00', currency: 'EUR', windowSeconds: 86_400 } as const
+    const large = { kind: 'approval', limit: '10000.00', currency: 'EUR', approvals: 2, railType: 'sepa' } as const
+    const hourly = { kind: 'count', limit: '5000', windowSeconds: 3_600, railType: 'card-acquirer' } as const
+    await approveOutboxLimit(
+      pavel,
+      await proposeOutboxLimit(olga, 'acme-daily', { ...daily, ...subject }, 'Agreed with risk, RISK-17'),
+    )
+    await enqueuePaymentOutbox(this.#db.as('symphony_ingest'), {
+      ...subject,
+      instructionId: 'payroll-11',
+      idempotencyKey: 'payroll-11',
+      payload: { amount: '84210.00', currency: 'EUR', destination: 'DE89370400440532013000' },
+    })
+    await proposeOutboxLimit(olga, 'sepa-large', large, 'Two people above ten thousand, RISK-18')
+    await proposeOutboxLimit(pavel, 'card-hourly', hourly, 'Loop of last Friday, OPS-812')
   }
 
   async people(faultyPayment: string): Promise<void> {

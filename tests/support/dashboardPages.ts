@@ -15,6 +15,7 @@ export const DASHBOARD_PAGES: readonly DashboardPage[] = [
   { name: 'dlq', path: () => 'dlq', heading: 'Dead letters' },
   { name: 'holds', path: () => 'holds', heading: 'Holds' },
   { name: 'contradictions', path: () => 'contradictions', heading: 'Contradictions' },
+  { name: 'limits', path: () => 'limits', heading: 'Limits' },
   { name: 'dispatch', path: () => 'dispatch', heading: 'Dispatch' },
   { name: 'scheduler', path: () => 'scheduler', heading: 'Scheduler' },
   { name: 'inbox', path: () => 'inbox', heading: 'Inbox' },

@@ -3,9 +3,15 @@ import { acquireLease } from '../../libs/lease/index.js'
 import { enqueueInboxMessage, markInboxDead, recordInboxSighting } from '../../libs/inbox/index.js'
 import type { Example } from '../../libs/http/index.js'
 import { EXAMPLE } from '../../libs/http/routes/examples.js'
-import { heartbeatOutboxWorker, recordLateOutcome, type OutboxInstruction } from '../../libs/outbox/index.js'
+import {
+  approveOutboxLimit,
+  heartbeatOutboxWorker,
+  proposeOutboxLimit,
+  recordLateOutcome,
+  type OutboxInstruction,
+} from '../../libs/outbox/index.js'
 import type { TestDatabase } from './database.js'
-import { createPerson, propose } from './outboxPeople.js'
+import { createPerson, propose, type Person } from './outboxPeople.js'
 import { claimOnly, complete, enqueue, WORKER } from './outboxItems.js'
 
 /** Documented ids, each with its id in this database. */
@@ -37,6 +43,7 @@ export async function seedExamples(db: TestDatabase): Promise<ExampleIds> {
     'the bank never saw it',
   )
   const withdrawable = await propose(alice, (await heldItem(db, 'invoice-2046')).outboxId, 'FAILED')
+  const limits = await seedLimits(db, alice)
   const contradicted = await contradictedItem(db, 'invoice-2047')
   const waiting = await enqueue(db, {
     ...exampleInstruction('invoice-2044'),
@@ -72,6 +79,8 @@ export async function seedExamples(db: TestDatabase): Promise<ExampleIds> {
     [EXAMPLE.waitingId, waiting.outboxId],
     [EXAMPLE.approvableId, approvable],
     [EXAMPLE.withdrawableId, withdrawable],
+    [EXAMPLE.approvableLimitId, limits.approvable],
+    [EXAMPLE.withdrawableLimitId, limits.withdrawable],
     [EXAMPLE.timerId, timerId],
     [EXAMPLE.contradictedId, contradicted.outboxId],
     [EXAMPLE.contradictionId, contradicted.eventId],
@@ -114,6 +123,14 @@ async function heldItem(db: TestDatabase, instructionId: string) {
     errorCode: 'TIMEOUT',
   })
   return item
+}
+
+/** Sets a limit, and proposes two others, on a participant without payments. */
+async function seedLimits(db: TestDatabase, { control }: Person) {
+  const rule = { kind: 'count', participantId: 'globex', limit: '100', windowSeconds: 3_600 } as const
+  const proposeLimit = (name: string) => proposeOutboxLimit(control, name, rule, 'agreed with risk')
+  await approveOutboxLimit((await createPerson(db, 'bob')).control, await proposeLimit(EXAMPLE.limitName))
+  return { approvable: await proposeLimit('globex-hourly'), withdrawable: await proposeLimit('globex-weekly') }
 }
 
 async function contradictedItem(db: TestDatabase, instructionId: string) {

@@ -1,7 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import { quoteIdentifier } from '../../libs/db/index.js'
 import { acquireLease } from '../../libs/lease/index.js'
-import { checkDispatchEpoch, pauseOutbox, placeOutboxHold } from '../../libs/outbox/index.js'
+import {
+  approveOutboxLimit,
+  checkDispatchEpoch,
+  pauseOutbox,
+  placeOutboxHold,
+  proposeOutboxLimit,
+} from '../../libs/outbox/index.js'
 import type { TestDatabase } from './database.js'
 import { enqueuedAndClaimed } from './inboxMessages.js'
 import { createContradiction, enqueue, enqueueAndClaim, WORKER } from './outboxItems.js'
@@ -282,6 +288,33 @@ const ONE_BY_ONE = {
     callers: ['control'],
     sound: async (db) => ({ p_proposal_id: uuid(await createProposal(db)), p_reason: `'mistaken'` }),
   },
+  propose_outbox_limit: {
+    callers: ['control'],
+    sound: () => ({
+      p_limit_name: `'l'`,
+      p_kind: `'amount'`,
+      p_limit: '250000.00',
+      p_rail_type: `'r'`,
+      p_participant_id: 'NULL',
+      p_limit_currency: `'EUR'`,
+      p_window_seconds: '86400',
+      p_approvals: 'NULL',
+      p_reason: `'as agreed'`,
+    }),
+    optional: ['p_participant_id', 'p_approvals'],
+  },
+  propose_outbox_limit_removal: {
+    callers: ['control'],
+    sound: async (db) => ({ p_limit_in_force: `'${await createLimit(db)}'`, p_reason: `'as agreed'` }),
+  },
+  approve_outbox_limit: {
+    callers: ['control'],
+    sound: async (db) => ({ p_proposal_id: uuid(await createLimitProposal(db)) }),
+  },
+  withdraw_outbox_limit: {
+    callers: ['control'],
+    sound: async (db) => ({ p_proposal_id: uuid(await createLimitProposal(db)), p_reason: `'mistaken'` }),
+  },
   review_outbox_contradiction: {
     callers: ['control'],
     sound: async (db) => ({ p_event_id: uuid(await createContradiction(db)), p_reason: `'compared'` }),
@@ -450,6 +483,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   append_outbox_scope_event: 'volatile',
   append_trail_events: 'volatile',
   apply_outbox_decision: 'volatile',
+  apply_outbox_limits: 'volatile',
   begin_dispatch_epoch: 'volatile',
   bump_participant_outbox_seq: 'volatile',
   check_api_key: 'volatile',
@@ -477,6 +511,8 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   complete_dispatched_outbox_items: 'volatile',
   contradicting_late_success: 'immutable',
   count_open_brackets: 'immutable',
+  count_outbox_limit: 'volatile',
+  count_released_outbox_item: 'volatile',
   create_outbox_redrive: 'volatile',
   current_dispatch_epoch: 'volatile',
   dead_letter_inbox_messages: 'volatile',
@@ -508,6 +544,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   lock_live_inbox_claims: 'volatile',
   lock_live_lease: 'volatile',
   lock_live_outbox_leases: 'volatile',
+  lock_open_limit_proposal: 'volatile',
   lock_open_outbox_proposal: 'volatile',
   lock_outbox_item: 'volatile',
   lock_outbox_payment: 'volatile',
@@ -526,13 +563,18 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   outbox_content_hash: 'stable',
   outbox_evidence: 'stable',
   outbox_hold_detail: 'stable',
+  outbox_limit_hold: 'stable',
+  outbox_limits_of: 'stable',
   outbox_not_replaceable: 'stable',
   outbox_payment_items: 'stable',
   outbox_replacement: 'stable',
+  payload_amount: 'immutable',
   payload_defect: 'stable',
   person_key: 'immutable',
   place_outbox_items: 'volatile',
   propose_outbox_decision: 'volatile',
+  propose_outbox_limit_change: 'volatile',
+  prune_outbox_limit_usage: 'volatile',
   purge_finished_tasks: 'volatile',
   raise_already_terminal: 'volatile',
   raise_dispatch_frozen: 'volatile',
@@ -554,6 +596,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   require_operator_arguments: 'volatile',
   require_read_committed: 'stable',
   require_returnable_outbox_item: 'volatile',
+  require_second_person: 'volatile',
   require_utf8_session: 'stable',
   reserve_outbox_numbers: 'volatile',
   roll_up_outbox_tallies: 'volatile',
@@ -757,6 +800,24 @@ async function createHeldItem(db: TestDatabase): Promise<string> {
 async function createProposal(db: TestDatabase): Promise<string> {
   const person = await createPerson(db, `proposer_${randomUUID().slice(0, 8)}`)
   return propose(person, await createHeldItem(db), 'FAILED')
+}
+
+/** Creates a limit and a payment that counts against it. Returns the name of the limit. */
+async function createLimit(db: TestDatabase): Promise<string> {
+  const name = `limit-${randomUUID()}`
+  const proposalId = await createLimitProposal(db, name)
+  await approveOutboxLimit(db.as('symphony_control'), proposalId)
+  await enqueue(db, { railType: RAIL_WITH_LIMIT })
+  return name
+}
+
+const RAIL_WITH_LIMIT = 'rail-with-limit'
+
+/** Creates a proposal of a limit by another person than the one who decides on it. */
+async function createLimitProposal(db: TestDatabase, name = `limit-${randomUUID()}`): Promise<string> {
+  const { control } = await createPerson(db, `proposer_${randomUUID().slice(0, 8)}`)
+  const rule = { kind: 'count', limit: '10', railType: RAIL_WITH_LIMIT, windowSeconds: 3600 } as const
+  return proposeOutboxLimit(control, name, rule, 'as agreed')
 }
 
 function pause(rail: string): Arguments {

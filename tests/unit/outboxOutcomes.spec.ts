@@ -2,12 +2,14 @@ import { randomUUID } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import type { JsonObject } from '../../libs/core/index.js'
 import {
+  approveOutboxLimit,
   beginOutboxDispatch,
   completeOutboxAttempts,
   enqueuePaymentOutbox,
   enqueuePaymentOutboxBatch,
   holdLeasedOutboxItem,
   placeOutboxHold,
+  proposeOutboxLimit,
   recordLateOutcome,
   resolveOutboxHold,
   type ClaimedItem,
@@ -255,6 +257,15 @@ const PATHS: Readonly<Record<string, () => Promise<readonly [firstId: string, se
     await db.expireLease(lease.outboxId)
     await claim(db, item.railType, { marked: true })
     return [item.outboxId, ['1 HELD']]
+  },
+  apply_outbox_limits: async () => {
+    const { railType } = buildInstruction()
+    const rule = { kind: 'count', limit: '0', railType, windowSeconds: 60 } as const
+    await approveOutboxLimit(pavel.control, await proposeOutboxLimit(olga.control, railType, rule, 'as agreed'))
+    const item = await enqueue(db, withTopic({ railType }))
+    await resolveOutboxHold(olga.control, item.outboxId, 'RETRY', 'go on', null)
+    expect(await outcomes(item.outboxId)).toMatchObject([{ holdReason: 'LIMIT_EXCEEDED' }, { holdReason: null }])
+    return [item.outboxId, ['1 HELD', '2 RELEASED']]
   },
   hold_outbox_redrives: async () => {
     const item = await enqueue(db, withTopic())

@@ -227,6 +227,21 @@ const FIELDS: Limits = {
   },
 }
 
+/** Value of a limit. */
+const LIMIT_VALUE: Limits = {
+  refused: {
+    'not a number': `'NaN'`,
+    infinity: `'Infinity'`,
+    'minus infinity': `'-Infinity'`,
+    'less than none': '-0.0001',
+    '10^18': '1e18',
+    '5 decimals': '0.00001',
+    '131,072 digits': '1e131071',
+    '16,383 decimals': '1e-16383',
+  },
+  accepted: { none: '0', 'the largest': '999999999999999999.9999' },
+}
+
 const LIMITS: Readonly<Record<string, Limits>> = {
   p_key_id: KEY_ID,
   p_secret_hash: SECRET_HASH,
@@ -339,6 +354,17 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_occurred_at: TIME,
   p_trace_context: TRACE_CONTEXT,
   p_key_scope: text(500),
+  p_limit_name: ID,
+  // A well-formed name of no limit is refused with the same words.
+  p_limit_in_force: { ...ID, accepted: {} },
+  p_limit: LIMIT_VALUE,
+  p_limit_currency: {
+    refused: { 'two letters': `'EU'`, 'four letters': `'EURO'`, 'small letters': `'eur'`, 'a line end': `E'EUR\\n'` },
+    accepted: { 'three capital letters': `'XYZ'` },
+  },
+  p_window_seconds: integer(60, 2_678_400),
+  // The valid call is of the kind amount, which has no approvals.
+  p_approvals: { refused: { none: '0', one: '1', three: '3' }, accepted: {} },
 }
 
 /** Arguments that accept every value of their type. */

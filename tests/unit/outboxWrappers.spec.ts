@@ -17,6 +17,7 @@ const LEASE = { outboxId: randomUUID(), leaseToken: randomUUID() }
 const OUTCOME = { ...LEASE, state: 'DISPATCHED' }
 const RETURN = { outboxId: randomUUID(), amount: '1', currency: 'EUR', code: 'AC04', reference: 'RT-1' }
 const RAIL = { type: 'sepa', money: true, fields: [] }
+const LIMIT = { kind: 'amount', limit: '250000.00', currency: 'EUR', participantId: 'acme', windowSeconds: 86_400 }
 const LONG_ID = 'x'.repeat(129)
 const CONTROL = 'a\u0007b'
 const TOO_MANY = Array.from({ length: 1001 }, () => LEASE)
@@ -122,6 +123,20 @@ const refusals: readonly Refusal[] = [
   ['approveOutboxProposal', ['not-an-id'], 'proposalId', invalid],
   ['withdrawOutboxProposal', ['not-an-id', 'a reason'], 'proposalId', invalid],
   ...reasons('withdrawOutboxProposal', [randomUUID()]),
+  ['proposeOutboxLimit', ['two words', LIMIT, 'a reason'], 'name', invalid],
+  ['proposeOutboxLimit', ['l', { ...LIMIT, railType: 'a b' }, 'a reason'], 'rule.railType', invalid],
+  ['proposeOutboxLimit', ['l', { ...LIMIT, participantId: '' }, 'a reason'], 'rule.participantId', invalid],
+  ['proposeOutboxLimit', ['l', { ...LIMIT, currency: 'XXX' }, 'a reason'], 'rule.currency', invalid],
+  ['proposeOutboxLimit', ['l', { ...LIMIT, limit: '1e3' }, 'a reason'], 'rule.limit', invalid],
+  ['proposeOutboxLimit', ['l', { ...LIMIT, limit: 1000 }, 'a reason'], 'rule.limit', invalid],
+  ['proposeOutboxLimit', ['l', { ...LIMIT, windowSeconds: 59 }, 'a reason'], 'rule.windowSeconds', outOfRange],
+  ['proposeOutboxLimit', ['l', { ...LIMIT, approvals: 3 }, 'a reason'], 'rule.approvals', outOfRange],
+  ['proposeOutboxLimit', ['l', { ...LIMIT, kind: '' }, 'a reason'], 'rule.kind', invalid],
+  ...reasons('proposeOutboxLimit', ['l', LIMIT]),
+  ...reasons('proposeOutboxLimit', ['l', null]),
+  ['approveOutboxLimit', ['not-an-id'], 'proposalId', invalid],
+  ['withdrawOutboxLimit', ['not-an-id', 'a reason'], 'proposalId', invalid],
+  ...reasons('withdrawOutboxLimit', [LEASE.outboxId]),
   ...pauses('pauseOutbox'),
   ...pauses('resumeOutbox'),
   ['setParticipantOutboxPolicy', ['', 'halt'], 'participantId', invalid],

@@ -678,6 +678,17 @@ describe('an operator', () => {
     ).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
   })
 
+  test('proposes, lists and withdraws a limit, and cannot approve its own proposal', async () => {
+    await using symphony = open([{ type: 'held' }])
+    const { limits } = symphony.operator
+    const rule = { kind: 'count', limit: '10', railType: 'held', windowSeconds: 3_600 } as const
+    const { proposalId } = await limits.propose({ name: 'hourly', rule, reason: 'as agreed' })
+    expect(await limits.list()).toMatchObject({ limits: [], proposals: [{ proposalId, name: 'hourly', rule }] })
+    await expect(limits.approve({ proposalId })).rejects.toMatchObject({ code: 'APPROVAL_REQUIRED' })
+    await limits.withdraw({ proposalId, reason: 'not needed' })
+    expect(await limits.list()).toEqual({ limits: [], proposals: [] })
+  })
+
   test('pauses and resumes a known rail, and cannot pause an unknown one (UNKNOWN_NAME)', async () => {
     await using symphony = open([{ type: 'held' }])
     const target = { kind: 'rail', name: 'held' } as const

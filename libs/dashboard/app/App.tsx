@@ -12,6 +12,7 @@ import { Dispatch } from '../pages/Dispatch.js'
 import { Holds } from '../pages/Holds.js'
 import { Inbox } from '../pages/Inbox.js'
 import { Leases } from '../pages/Leases.js'
+import { Limits } from '../pages/Limits.js'
 import { NotFound } from '../pages/NotFound.js'
 import { NotPermitted } from '../pages/NotPermitted.js'
 import { Overview } from '../pages/Overview.js'
@@ -47,6 +48,7 @@ const PAGES: Readonly<Record<string, () => JSX.Element>> = {
   dlq: DeadLetters,
   holds: Holds,
   contradictions: Contradictions,
+  limits: Limits,
   dispatch: Dispatch,
   scheduler: Scheduler,
   inbox: Inbox,

@@ -17,6 +17,10 @@ import type {
   Jobs,
   JobTriggered,
   LeasePage,
+  LimitApproved,
+  LimitBody,
+  LimitProposed,
+  Limits,
   Me,
   OutboxPage,
   PauseBody,
@@ -104,6 +108,15 @@ export const liftFreeze = (reason: string) =>
 export const listPauses = (signal: AbortSignal) => request<Pauses>('/v1/pauses', { signal })
 export const pauseOutbox = (body: PauseBody) => request<Changed>('/v1/pauses', { method: 'POST', body })
 export const resumeOutbox = (body: PauseBody) => request<Changed>('/v1/pauses/resume', { method: 'POST', body })
+
+export const listLimits = (signal: AbortSignal) => request<Limits>('/v1/limits', { signal })
+export const proposeLimit = (body: LimitBody) => request<LimitProposed>('/v1/limits', { method: 'POST', body })
+export const proposeLimitRemoval = (name: string, reason: string) =>
+  request<LimitProposed>(`/v1/limits/${e(name)}/remove`, { method: 'POST', body: { reason } })
+export const approveLimit = (proposalId: string) =>
+  request<LimitApproved>(`/v1/limits/proposals/${e(proposalId)}/approve`, { method: 'POST' })
+export const withdrawLimit = (proposalId: string, reason: string) =>
+  request<Withdrawn>(`/v1/limits/proposals/${e(proposalId)}/withdraw`, { method: 'POST', body: { reason } })
 
 export const listJobs = (signal: AbortSignal) => request<Jobs>('/v1/jobs', { signal })
 export const listJobRuns = (name: string, query: PageQuery, signal: AbortSignal) =>

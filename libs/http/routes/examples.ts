@@ -25,6 +25,10 @@ export const EXAMPLE = Object.freeze({
   /** Payment that was paid under one rail reference and reported under another. */
   contradictedId: '01981f0e-7c00-7000-8000-00000000000c',
   contradictionId: '01981f0e-7c00-7000-8000-00000000000d',
+  limitName: 'globex-daily',
+  /** Proposals of limits by another person: one to approve, one to withdraw. */
+  approvableLimitId: '01981f0e-7c00-7000-8000-00000000000e',
+  withdrawableLimitId: '01981f0e-7c00-7000-8000-00000000000f',
   jobName: 'nightly-report',
   source: 'bank-of-x',
   messageId: 'evt_17',

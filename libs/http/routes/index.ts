@@ -9,6 +9,7 @@ import { dispatchRoutes } from './dispatch.js'
 import { inboxRoutes } from './inbox.js'
 import { instructionRoutes } from './instructions.js'
 import { leaseRoutes } from './leases.js'
+import { limitRoutes } from './limits.js'
 import { outboxRoutes } from './outbox.js'
 import { overviewRoutes } from './overview.js'
 import { pauseRoutes } from './pauses.js'
@@ -35,6 +36,7 @@ export function apiRoutes({ api, statusCache, connections, authenticator, clock 
     ...returnRoutes(api),
     ...dispatchRoutes(api),
     ...pauseRoutes(api),
+    ...limitRoutes(api),
     ...schedulerRoutes(api),
     ...leaseRoutes(api),
     ...inboxRoutes(api),

@@ -174,6 +174,16 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       remedy: 'Ask the rail about the payment, then symphony holds resolve. A second person approves.',
     },
     {
+      name: 'SymphonyLimitExceeded',
+      severity: 'critical',
+      forSeconds: 0,
+      when: above({ metric: 'outbox_held_by_reason', labels: { reason: 'LIMIT_EXCEEDED' } }, 0),
+      summary: 'Payments exceed a limit and are held: a loop in the application is possible.',
+      firstLook: 'symphony limits list: which limit, and since when? symphony holds list: which payments?',
+      remedy:
+        'Stop the application if it enqueues by mistake. Otherwise release the payments, or let two people raise the limit.',
+    },
+    {
       name: 'SymphonyUnknownRailCodes',
       severity: 'warning',
       forSeconds: 0,

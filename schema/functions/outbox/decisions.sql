@@ -1,8 +1,8 @@
 -- Operator actions: holds and decisions of two people. Each action appends an event.
 --
 -- A hold only prevents claims. One person resolves a hold by RETRY if the outcome is known. A decision about money
--- takes two people: DISPATCHED (it was paid), FAILED (it was not), RETRY of an unknown outcome, REDRIVE of a FAILED
--- item. The first proposes; the second approves in a later transaction.
+-- takes two people: DISPATCHED (it was paid), FAILED (it was not), RETRY of an unknown outcome or above a limit that
+-- asks for two, REDRIVE of a FAILED item. The first proposes; the second approves in a later transaction.
 
 CREATE OR REPLACE FUNCTION place_outbox_hold(p_outbox_id uuid, p_reason text) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -44,7 +44,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor();
-  v_unknown boolean;
+  v_needs_two boolean;
 BEGIN
   PERFORM require_read_committed();
   PERFORM require_operator_arguments(p_outbox_id, p_reason);
@@ -57,9 +57,9 @@ BEGIN
   IF p_decision <> 'DISPATCHED' AND p_rail_reference IS NOT NULL THEN
     PERFORM refuse_argument('p_rail_reference', 'null unless the decision is DISPATCHED');
   END IF;
-  v_unknown := lock_held_outbox_item(p_outbox_id, v_actor, p_decision);
+  v_needs_two := lock_held_outbox_item(p_outbox_id, v_actor, p_decision);
   PERFORM require_no_open_proposal(p_outbox_id);
-  IF p_decision = 'RETRY' AND NOT v_unknown THEN
+  IF p_decision = 'RETRY' AND NOT v_needs_two THEN
     PERFORM apply_outbox_decision(p_outbox_id, p_decision, p_reason, NULL, v_actor, NULL);
     RETURN QUERY SELECT 'APPLIED', NULL::uuid;
     RETURN;
@@ -69,7 +69,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION resolve_outbox_hold(uuid, text, text, text) IS
-  'Resolves a hold. Applies RETRY at once if the outcome is known; proposes any other decision to a second person.';
+  'Resolves a hold. Applies RETRY at once if the outcome is known and no limit asks for two people; proposes any other '
+  'decision to a second person.';
 
 CREATE OR REPLACE FUNCTION approve_outbox_proposal(p_proposal_id uuid)
 RETURNS TABLE (outbox_id uuid, decision text, redriven_as uuid)
@@ -85,15 +86,7 @@ DECLARE
 BEGIN
   PERFORM require_read_committed();
   v_proposal := lock_open_outbox_proposal(p_proposal_id);
-  IF person_key(v_proposal.proposed_by) = person_key(v_actor) THEN
-    RAISE EXCEPTION 'APPROVAL_REQUIRED: proposal %: it needs a second person, and % proposed it', p_proposal_id,
-      v_proposal.proposed_by
-      USING ERRCODE = 'P7007', HINT = 'Another person must approve it, with their own login or API key.';
-  END IF;
-  IF v_proposal.proposed_xid = pg_current_xact_id() THEN
-    RAISE EXCEPTION 'APPROVAL_REQUIRED: proposal %: it must be committed before anyone can approve it', p_proposal_id
-      USING ERRCODE = 'P7007', HINT = 'Commit the proposal; approve it in a later transaction.';
-  END IF;
+  PERFORM require_second_person(p_proposal_id, v_proposal.proposed_by, v_proposal.proposed_xid, v_actor);
   IF v_proposal.decision = 'REDRIVE' THEN
     v_position := lock_redrivable_outbox_item(v_proposal.outbox_id);
     v_redriven_as := create_outbox_redrive(v_proposal.outbox_id, v_position, v_proposal.reason, v_proposal.proposed_by,
@@ -148,6 +141,26 @@ END
 $$;
 COMMENT ON FUNCTION require_read_committed() IS
   'Internal: raises 40001 unless the transaction runs under READ COMMITTED.';
+
+CREATE OR REPLACE FUNCTION require_second_person(
+  p_proposal_id uuid, p_proposed_by text, p_proposed_xid xid8, p_actor text
+) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF person_key(p_proposed_by) = person_key(p_actor) THEN
+    RAISE EXCEPTION 'APPROVAL_REQUIRED: proposal %: it needs a second person, and % proposed it', p_proposal_id,
+      p_proposed_by
+      USING ERRCODE = 'P7007', HINT = 'Another person must approve it, with their own login or API key.';
+  END IF;
+  IF p_proposed_xid = pg_current_xact_id() THEN
+    RAISE EXCEPTION 'APPROVAL_REQUIRED: proposal %: it must be committed before anyone can approve it', p_proposal_id
+      USING ERRCODE = 'P7007', HINT = 'Commit the proposal; approve it in a later transaction.';
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION require_second_person(uuid, text, xid8, text) IS
+  'Internal: raises P7007 unless another person approves, in a later transaction than the proposal.';
 
 CREATE OR REPLACE FUNCTION require_operator_arguments(p_outbox_id uuid, p_reason text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -204,7 +217,8 @@ END
 $$;
 COMMENT ON FUNCTION lock_open_outbox_proposal(uuid) IS 'Internal: locks an open proposal, or raises 22023 or P7006.';
 
--- Locks a held item for a decision, and returns whether its outcome is unknown.
+-- Locks a held item for a decision, and returns whether even a RETRY needs two people: the outcome is unknown, or a
+-- limit asks for two approvals.
 CREATE OR REPLACE FUNCTION lock_held_outbox_item(p_outbox_id uuid, p_actor text, p_decision text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -240,7 +254,7 @@ BEGIN
       USING ERRCODE = 'P7006',
         HINT = 'Sending it could pay twice. To end it without sending, two people decide FAILED.';
   END IF;
-  RETURN v_item.outcome_unknown;
+  RETURN v_item.outcome_unknown OR COALESCE(outbox_limit_hold(p_outbox_id) -> 'approvals' = '2', false);
 END
 $$;
 COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks a held item, or raises P7001 or P7006.';
@@ -301,11 +315,14 @@ DECLARE
   v_attempt_id uuid;
   v_ordered boolean;
   v_contradiction jsonb;
+  v_was_limited boolean;
 BEGIN
   IF p_decision = 'RETRY' THEN
+    v_was_limited := count_released_outbox_item(p_outbox_id);
     UPDATE payment_outbox_pending p
     SET hold_reason = NULL, held_by = NULL, held_at = NULL, outcome_unknown = false, expiry_streak = 0,
-      next_attempt_at = LEAST(p.next_attempt_at, v_now)
+      -- A payment that a limit held was never attempted. It keeps the time that the application gave it.
+      next_attempt_at = CASE WHEN v_was_limited THEN p.next_attempt_at ELSE LEAST(p.next_attempt_at, v_now) END
     WHERE p.outbox_id = p_outbox_id
     RETURNING p.next_attempt_at INTO v_due;
     PERFORM wake_outbox_workers();

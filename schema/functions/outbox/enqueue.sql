@@ -413,6 +413,7 @@ DECLARE
   v_now timestamptz;
   v_outbox_ids uuid[];
   v_has_pauses boolean;
+  v_has_limits boolean := false;
   v_is_full_trail boolean;
 BEGIN
   -- 1. Recognise a repeated call before anything is written.
@@ -453,11 +454,12 @@ BEGIN
         v_next_numbers := reserve_outbox_numbers(v_participants, v_shares);
       END IF;
 
-      -- 3. Read settings, pauses and ordered items. The snapshots from here on contain the items of every call that
-      -- locked a participant's row before this one.
+      -- 3. Read settings, pauses, limits and ordered items. The snapshots from here on contain the items of every call
+      -- that locked a participant's row before this one.
       SELECT clock_timestamp(), ARRAY(SELECT uuid_v7() FROM generate_series(1, v_count)), s.full_trail,
-        EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream'))
-      INTO v_now, v_outbox_ids, v_is_full_trail, v_has_pauses
+        EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream')),
+        EXISTS (SELECT 1 FROM outbox_limits)
+      INTO v_now, v_outbox_ids, v_is_full_trail, v_has_pauses, v_has_limits
       FROM symphony_settings s;
       IF true = ANY (p_ordered) THEN
         SELECT array_agg(EXISTS (
@@ -527,7 +529,7 @@ BEGIN
     END;
   END LOOP;
 
-  -- 6. Answer.
+  -- 6. Apply the limits and answer.
   IF num_nonnulls(VARIADIC p_replaces) > 0 THEN
     PERFORM check_outbox_replacements(v_outbox_ids);
   END IF;
@@ -537,6 +539,9 @@ BEGIN
       p.blocked,
         'trace_context', p.trace_context))))
     FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_outbox_ids);
+  END IF;
+  IF v_has_limits AND NOT p_is_message THEN
+    PERFORM apply_outbox_limits(v_outbox_ids);
   END IF;
   IF COALESCE(true = ALL (v_is_new), true) THEN
     RETURN QUERY

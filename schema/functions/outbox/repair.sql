@@ -113,6 +113,7 @@ BEGIN
   END IF;
   PERFORM verify_blocked_outbox_items(1000);
   PERFORM roll_up_outbox_tallies();
+  PERFORM prune_outbox_limit_usage();
   -- A row that cannot be repaired must not block the others, so this call skips it. It skips at most 1,000 such rows,
   -- and the next call tries them again.
   LOOP

@@ -75,6 +75,16 @@ export function decidingSteps(tools) {
       const redrive = await outbox.redriveOutboxItem(as('control'), outboxId, 'it was none')
       await asSecondPerson((control) => outbox.approveOutboxProposal(control, redrive.proposalId))
     },
+    'a limit by two people': async () => {
+      const name = randomUUID()
+      const rule = { kind: 'count', limit: '10', railType: 'drill', windowSeconds: 60 }
+      const first = await outbox.proposeOutboxLimit(as('control'), name, rule, 'a drill')
+      await outbox.withdrawOutboxLimit(as('control'), first, 'or not')
+      const second = await outbox.proposeOutboxLimit(as('control'), name, rule, 'a drill after all')
+      await asSecondPerson((control) => outbox.approveOutboxLimit(control, second))
+      const removal = await outbox.proposeOutboxLimit(as('control'), name, null, 'the drill is over')
+      await asSecondPerson((control) => outbox.approveOutboxLimit(control, removal))
+    },
     'a failure and its redrive': async () => {
       const [item, ...others] = await claimed()
       await outbox.completeOutboxAttempts(as('executor'), workerId, [failed(item), ...others.map(again)])

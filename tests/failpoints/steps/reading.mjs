@@ -42,6 +42,7 @@ export function readingSteps(tools) {
       for (const read of [
         outbox.readOutboxStatus,
         outbox.readDispatchEpoch,
+        outbox.readLimits,
         outbox.readPauses,
         outbox.readWorkerReports,
         outbox.readRailQueues,
