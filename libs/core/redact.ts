@@ -51,6 +51,8 @@ const RULES: readonly Rule[] = [
     replace: (_, name = '', separator = '') => `${name}${separator}[secret]`,
   },
   { pattern: /\b(bearer|basic|token)\s+[\w.~+/=-]{6,}/gi, replace: (_, scheme = '') => `${scheme} [secret]` },
+  // Secret of a webhook, as Standard Webhooks writes it.
+  { pattern: /\bwhsec_[\w+/=-]+/g, replace: () => '[secret]' },
   // JSON Web Token without a label.
   { pattern: /\beyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)?/g, replace: () => '[token]' },
   // IBAN, grouped by spaces or in one piece. The check digits are not verified, because a mistyped number may be

@@ -15,7 +15,7 @@
  * This module stores nothing: a crash during a call leaves a lease that expires and an unknown outcome, and the
  * database decides what follows. Text of a rail is redacted (`redact`) before it leaves this module.
  *
- * The module has `httpRail`, and `simulatedRail` with a durable rail book (`readBook`). `runRailContract` tests an
+ * The module has `httpRail`, `webhookRail`, and `simulatedRail` with a durable rail book (`readBook`). `runRailContract` tests an
  * adapter. Rails that publish to a broker are in `libs/brokers`.
  */
 export { callRail, inquireRail } from './callRail.js'
@@ -42,6 +42,8 @@ export { httpRail } from './http/httpRail.js'
 export type { TlsMaterial } from './http/HttpTransport.js'
 export { signRequest } from './http/requestSignature.js'
 export type { SignedParts, SigningKey } from './http/requestSignature.js'
+export { webhookRail } from './http/webhookRail.js'
+export type { WebhookRailOptions } from './http/webhookRail.js'
 export { RAIL_RESULT_CODES } from './classifyAnswer.js'
 export { loadContract, loadRail, loadRails, RAIL_TIMEOUT_DEFAULT_MS, RAIL_TIMEOUT_MS } from './loadRails.js'
 export type { LoadedContract, LoadedRail, LoadOptions } from './loadRails.js'

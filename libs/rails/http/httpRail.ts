@@ -27,7 +27,7 @@ import {
   readRetryAfterMs,
 } from './httpOutcomes.js'
 import { HttpTransport, type HttpRequest, type HttpResponse } from './HttpTransport.js'
-import { signRequest } from './requestSignature.js'
+import { signRequest, type SignedParts } from './requestSignature.js'
 
 /**
  * Creates a rail that sends JSON over HTTPS. Each request has the reference as `Idempotency-Key`, the end of the lease
@@ -39,6 +39,21 @@ export function httpRail<
   const Money extends boolean = true,
   Payload extends object = DefaultPayload<Money>,
 >(options: HttpRailOptions<Type, Payload> & { readonly money?: Money }): Rail<Type, Payload> {
+  return createHttpRail(options, {})
+}
+
+/** Difference between a payment and another kind of request, such as a webhook. */
+export interface HttpProtocol {
+  /** Returns further headers of a request. They replace headers of the options. @default none */
+  readonly headersOf?: (parts: SignedParts) => Readonly<Record<string, string>>
+  /** Returns the reference of a success. @default the reference in the answer */
+  readonly referenceOf?: (reference: string) => string
+}
+
+export function createHttpRail<const Type extends string, Payload extends object>(
+  options: HttpRailOptions<Type, Payload>,
+  protocol: HttpProtocol,
+): Rail<Type, Payload> {
   const http = resolveHttpOptions(options)
   const transport = new HttpTransport({ ...http, connectTimeoutMs: CONNECT_TIMEOUT_MS })
   const { http: given, ...declaration } = options
@@ -48,12 +63,13 @@ export function httpRail<
     ...declaration,
     ...(codes === undefined ? {} : { codes }),
     async dispatch(request: RailRequest<Payload>, { signal }: RailContext) {
-      const prepared = await prepare(http, request, {
+      const prepared = await prepare(http, protocol, request, {
         method: http.method,
         url: http.url(request.reference),
         body: () => JSON.stringify(bodyOf(request)),
       })
-      return readAnswer(http, codes, await transport.exchange(prepared, signal))
+      const response = await transport.exchange(prepared, signal)
+      return readAnswer(http, codes, response, protocol.referenceOf?.(request.reference))
     },
     close: () => transport.close(),
   }
@@ -64,7 +80,7 @@ export function httpRail<
   return {
     ...rail,
     async queryStatus(request: RailRequest<Payload>, { signal }: RailContext) {
-      const prepared = await prepare(http, request, { method: 'GET', url: status.url(request.reference) })
+      const prepared = await prepare(http, protocol, request, { method: 'GET', url: status.url(request.reference) })
       return readStatus(http, status, await transport.exchange(prepared, signal))
     },
   }
@@ -79,6 +95,7 @@ const CONNECT_TIMEOUT_MS = 10_000
 /** Prepares the request. Every error before the first byte is sent occurs here and is a `NotSentError`. */
 async function prepare(
   http: ResolvedHttp,
+  protocol: HttpProtocol,
   request: RailRequest<object>,
   { method, url, body }: { method: HttpRequest['method']; url: URL; body?: () => string },
 ): Promise<HttpRequest> {
@@ -87,8 +104,10 @@ async function prepare(
   if (now >= request.notAfter) throw new NotSentError('the lease of this request has ended')
   try {
     const text = body?.()
-    const own = ownHeaders(http, request, { method, url, body: text ?? '' }, now)
-    const given = Object.entries(await http.headers()).filter(([name]) => !isOwnHeader(name))
+    const own = ownHeaders(http, protocol, request, { method, url, body: text ?? '' }, now)
+    const given = Object.entries(await http.headers()).filter(
+      ([name]) => !isOwnHeader(name) && !Object.hasOwn(own, name.toLowerCase()),
+    )
     const headers = { accept: 'application/json', ...Object.fromEntries(given), ...own }
     return { method, url, headers, ...(text === undefined ? {} : { body: text }) }
   } catch (error) {
@@ -98,6 +117,7 @@ async function prepare(
 
 function ownHeaders(
   { signing }: ResolvedHttp,
+  { headersOf }: HttpProtocol,
   { reference, notAfter, traceparent, tracestate }: RailRequest<object>,
   { method, url, body }: { method: HttpRequest['method']; url: URL; body: string },
   now: Date,
@@ -117,15 +137,25 @@ function ownHeaders(
     ...(traceparent === undefined ? {} : { traceparent }),
     ...(tracestate === undefined ? {} : { tracestate }),
     ...(signing === undefined ? {} : { 'symphony-signature': signRequest(signing, parts) }),
+    ...headersOf?.(parts),
   }
 }
 
-function readAnswer(http: ResolvedHttp, codes: RailCodes | undefined, response: HttpResponse): RailAnswer {
+function readAnswer(
+  http: ResolvedHttp,
+  codes: RailCodes | undefined,
+  response: HttpResponse,
+  reference: string | undefined,
+): RailAnswer {
   const answer = readBody(http.pointers, response)
   const outcome = refine(outcomeOfStatus(http.statusOutcomes, response.status), response.status, answer.code, codes)
   if (outcome === 'success') {
     // Without a reference this is no success: `classifyAnswer` makes it unknown.
-    return { outcome, reference: answer.reference ?? '', ...(answer.code === undefined ? {} : { code: answer.code }) }
+    return {
+      outcome,
+      reference: reference ?? answer.reference ?? '',
+      ...(answer.code === undefined ? {} : { code: answer.code }),
+    }
   }
   const retryAfterMs = readRetryAfterMs(response.headers['retry-after'], http.clock.now())
   return {
