@@ -13,6 +13,7 @@ export type { TlsOptions, Tx } from './db/index.js'
 export type { Inbox, InboxClaim, InboxHandler, InboxKey, InboxMessage, ReceivedMessage } from './inbox/index.js'
 export { LostLeaseError } from './lease/index.js'
 export type { AcquireOptions, LeaderOptions, Leadership, Lease, Leases } from './lease/index.js'
+export { outcomeSchema } from './outbox/index.js'
 export type {
   ClaimedMessage,
   DecisionResult,
@@ -25,6 +26,7 @@ export type {
   OutboxState,
   OutboxStatus,
   OutboxStore,
+  PaymentOutcome,
   ProposalView as Proposal,
   TopicHandler,
   TopicMessage,

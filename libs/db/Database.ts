@@ -41,6 +41,8 @@ export function openOrUse(given: DatabaseOptions | RoleSource): RoleSource & { r
 export class Database {
   readonly schema: string
   readonly login: string
+  /** Maximum number of connections: per role, or in total behind a pooler. */
+  readonly connectionsMax: number
   readonly #options: ResolvedOptions
   readonly #connections: DirectConnections | PoolerConnections
   readonly #listeners = new Set<Listener>()
@@ -49,6 +51,7 @@ export class Database {
   constructor(options: ResolvedOptions) {
     this.schema = options.schema
     this.login = options.target.url.user
+    this.connectionsMax = options.connectionsMax
     this.#options = options
     this.#connections =
       options.pooler === 'transaction' ? new PoolerConnections(options) : new DirectConnections(options)

@@ -3,6 +3,7 @@ import { DatabaseError, isLeaseLostError, type Queryable } from '../db/index.js'
 import { sleep, yieldToEventLoop, type Emitter } from '../worker/index.js'
 import { completeOutboxAttempts, recordLateOutcome } from './db.js'
 import type { RelayerEvent } from './events.js'
+import type { HandlerTransaction } from './HandlerTransaction.js'
 import type { LeasedItem } from './LeasedItem.js'
 import type { AttemptOutcome, CompletionVerdict } from './types.js'
 
@@ -46,12 +47,32 @@ export class ItemCompleter {
 
   /**
    * Queues an outcome. Outcomes of one event-loop turn share a group, because the quick calls of one claim often end in
-   * the same turn.
+   * the same turn. The outcome of a handler with a transaction is committed at once; only then a promise is returned.
    */
-  submit(leased: LeasedItem, outcome: AttemptOutcome): void {
+  submit(leased: LeasedItem, outcome: AttemptOutcome, transaction?: HandlerTransaction): Promise<void> | undefined {
     leased.outcome = outcome
+    if (transaction !== undefined) return this.#commit(leased, outcome, transaction)
     this.#waiting.push(leased)
     if (this.#waiting.length === 1 && this.#canWrite) this.#gathering ??= this.#gather()
+    return undefined
+  }
+
+  /**
+   * Records a success in the transaction of its handler and commits both, never in a group. After a lost lease both are
+   * rolled back. Then no late outcome is saved, because the handler's writes did not happen.
+   */
+  async #commit(leased: LeasedItem, outcome: AttemptOutcome, transaction: HandlerTransaction): Promise<void> {
+    let verdict: CompletionVerdict
+    try {
+      verdict = await transaction.commit(outcome)
+    } catch (error) {
+      // A success would be untrue if the transaction was rolled back. If only the answer to its COMMIT was lost, the
+      // lease token makes this outcome ALREADY_RECORDED.
+      return this.submit(leased, notCommitted(outcome, error))
+    }
+    if (verdict.verdict === 'LEASE_LOST') this.#reportLost(leased)
+    else this.#report(leased, verdict, leased.ageMs(this.#options.clock.monotonicMs()))
+    if (mayMakeDue(leased)) this.#options.onDue()
   }
 
   /** Waits until every submitted outcome is recorded, or reported as a fault. */
@@ -190,12 +211,16 @@ export class ItemCompleter {
     }
   }
 
-  /** Saves the outcome of a lost lease. Reports the loss unless a renewal has reported it already. */
+  /** Saves the outcome of a lost lease. */
   #saveLost(leased: LeasedItem): Promise<void> {
-    const outcome = outcomeOf(leased)
-    if (leased.markLost())
-      this.#options.events.emit({ type: 'outbox.leaseLost', outboxId: outcome.outboxId, during: 'completion' })
-    return this.saveLateOutcome(outcome)
+    this.#reportLost(leased)
+    return this.saveLateOutcome(outcomeOf(leased))
+  }
+
+  /** Reports a lost lease, unless a renewal has reported it already. */
+  #reportLost(leased: LeasedItem): void {
+    const { outboxId } = leased.item
+    if (leased.markLost()) this.#options.events.emit({ type: 'outbox.leaseLost', outboxId, during: 'completion' })
   }
 
   #reportUnrecorded(group: readonly LeasedItem[], error: unknown): void {
@@ -213,6 +238,13 @@ export class ItemCompleter {
 
 function outcomeOf({ outcome }: LeasedItem): AttemptOutcome {
   return outcome!
+}
+
+/** Returns the outcome of a handler that succeeded, but whose transaction was not committed. */
+function notCommitted({ outboxId, leaseToken, latencyMs }: AttemptOutcome, error: unknown): AttemptOutcome {
+  const errorMessage = error instanceof Error ? error.message : String(error)
+  const timing = latencyMs === undefined ? {} : { latencyMs }
+  return { outboxId, leaseToken, state: 'RETRYABLE', errorCode: 'HANDLER_FAILED', errorMessage, ...timing }
 }
 
 function isSuccess(leased: LeasedItem): boolean {

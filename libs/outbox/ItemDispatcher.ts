@@ -7,6 +7,7 @@ import { beginOutboxDispatch, holdLeasedOutboxItem, releaseOutboxLeases } from '
 import { dispatchItem, type DispatchHooks, type DispatchResult } from './dispatchItem.js'
 import { DispatchQueue } from './DispatchQueue.js'
 import type { RelayerEvent } from './events.js'
+import type { HandlerTransaction, HandlerTransactions } from './HandlerTransaction.js'
 import type { ItemCompleter } from './ItemCompleter.js'
 import { LeasedItem } from './LeasedItem.js'
 import { LeaseRenewer, trustedLeaseMs } from './LeaseRenewer.js'
@@ -22,6 +23,7 @@ interface ItemDispatcherOptions {
   readonly clock: Clock
   readonly events: Emitter<RelayerEvent>
   readonly completer: ItemCompleter
+  readonly transactions: HandlerTransactions
   /** Called when the database refuses a call because dispatch is frozen. */
   readonly onFrozen: () => void
   /** Called when a call has ended and its slot is free. */
@@ -36,6 +38,7 @@ interface ItemDispatcherOptions {
  */
 export class ItemDispatcher implements DispatchHooks {
   readonly queue: DispatchQueue
+  readonly createTransaction: () => HandlerTransaction
   readonly #options: ItemDispatcherOptions
   readonly #renewer: LeaseRenewer
   readonly #spans: AttemptSpans
@@ -48,6 +51,7 @@ export class ItemDispatcher implements DispatchHooks {
     const { relayer, rails, role, clock, events } = options
     const { workerId, leaseSeconds, concurrency, batchSize } = relayer
     this.#options = options
+    this.createTransaction = () => options.transactions.create()
     this.#renewer = new LeaseRenewer({ role, workerId, leaseSeconds, clock, events })
     this.#spans = new AttemptSpans(workerId)
     const lanes = rails.map((rail) => this.#createLane(rail))
@@ -155,10 +159,7 @@ export class ItemDispatcher implements DispatchHooks {
     void this.#options.completer.saveLateOutcome(outcome)
   }
 
-  /**
-   * Returns how long a lease must still last at the start of a call. With renewal, it must last only until the next
-   * renewal.
-   */
+  /** Returns how long a lease must last at the start of a call. With renewal, only until the next renewal. */
   leaseNeededMs({ timeoutMs }: LoadedRail): number {
     const { renewLeases, leaseSeconds } = this.#options.relayer
     if (!renewLeases) return timeoutMs + LEASE_MARGIN_MS / 2
@@ -216,13 +217,12 @@ export class ItemDispatcher implements DispatchHooks {
 
   /**
    * Finishes the item. Returns a promise if the slot must stay occupied until it resolves. A completion does not occupy
-   * the slot.
+   * the slot, unless it commits the transaction of a handler.
    */
   #finish(leased: LeasedItem, result: DispatchResult): Promise<void> | undefined {
     switch (result.kind) {
       case 'complete':
-        this.#options.completer.submit(leased, result.outcome)
-        return undefined
+        return this.#options.completer.submit(leased, result.outcome, result.transaction)
       case 'hold':
         return this.#hold(leased, result.reason)
       case 'release':

@@ -4,6 +4,7 @@ import type { LoadedRail } from '../rails/index.js'
 import { Emitter, settleWithin, type Worker } from '../worker/index.js'
 import type { OnRelayerEvent, RelayerEvent } from './events.js'
 import { EpochFile } from './EpochFile.js'
+import { HandlerTransactions } from './HandlerTransaction.js'
 import { ItemClaimer } from './ItemClaimer.js'
 import { ItemCompleter } from './ItemCompleter.js'
 import { ItemDispatcher } from './ItemDispatcher.js'
@@ -39,7 +40,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   ) {
     const rails = [...loadedRails.values()]
     const relayer = resolveRelayerOptions(options, rails)
-    const { workerId, heartbeatMs, epochFile } = relayer
+    const { workerId, heartbeatMs, epochFile, handlerRole = database.login } = relayer
     this.workerId = workerId
     this.#options = relayer
     if (onEvent !== undefined) this.#events.on(onEvent)
@@ -54,6 +55,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     this.#dispatcher = new ItemDispatcher({
       ...shared,
       completer: this.#completer,
+      transactions: new HandlerTransactions({ ...shared, handlerRole, connectionsMax: database.connectionsMax }),
       onFrozen: () => guard.invalidate(),
       onSlotFree: () => this.#claimer.onSlotFree(),
       onRailUp: () => this.#claimer.wake(),

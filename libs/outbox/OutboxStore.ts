@@ -20,6 +20,7 @@ import {
 } from '../rails/index.js'
 import { claimOutboxBatch, completeOutboxAttempts } from './db.js'
 import { enqueueMessage } from './enqueue.js'
+import { messageIdOf } from './topicRails.js'
 import type { AttemptOutcome, ClaimedItem, EnqueuedItem } from './types.js'
 
 /** Message for the handler of its topic: an outbox item without money. */
@@ -200,7 +201,7 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
 function toMessage(item: ClaimedItem): ClaimedMessage {
   return {
     id: item.outboxId,
-    messageId: item.instructionId,
+    messageId: messageIdOf(item),
     topic: item.railType,
     key: item.participantId,
     payload: item.payload,

@@ -11,12 +11,18 @@ import {
   type RailResult,
   type StatusResult,
 } from '../rails/index.js'
+import type { HandlerTransaction } from './HandlerTransaction.js'
 import type { LeasedItem } from './LeasedItem.js'
 import type { AttemptOutcome, ClaimedItem } from './types.js'
 
 /** Next step for a leased item after its dispatch. */
 export type DispatchResult =
-  | { readonly kind: 'complete'; readonly outcome: AttemptOutcome }
+  | {
+      readonly kind: 'complete'
+      readonly outcome: AttemptOutcome
+      /** Open transaction of a handler that succeeded. The outcome is recorded in it. */
+      readonly transaction?: HandlerTransaction
+    }
   /** The item is not dispatched: an operator must decide. */
   | { readonly kind: 'hold'; readonly reason: string }
   /** Nothing was sent. Another worker may lease the item. */
@@ -33,6 +39,8 @@ export interface DispatchHooks {
   onLateAnswer(outcome: AttemptOutcome): void
   /** Returns how long the lease must still last for a call to start. */
   leaseNeededMs(rail: LoadedRail): number
+  /** Creates the transaction that a topic handler may use. */
+  createTransaction(): HandlerTransaction
 }
 
 /**
@@ -93,15 +101,53 @@ export async function dispatchItem(
     }
   }
   leased.startCall(rail.timeoutMs)
-  const result = await callRail(rail, requestFor(leased, payload), callOptions(leased, rail, hooks, settled))
+  const request = requestFor(leased, payload)
+  if (!rail.money) return handleMessage(leased, rail, hooks, request, settled)
+  const result = await callRail(rail, request, callOptions(leased, rail, hooks, settled))
   hooks.onCalled(leased, result)
   return { kind: 'complete', outcome: outcomeOf(item, rail, result, settled) }
 }
 
 /**
- * A separate function, so that the callback for a late answer does not keep the variables of `dispatchItem` in memory.
+ * Calls a rail without money, whose handler may use a transaction. Only a success leaves the transaction open, to be
+ * committed with the outcome. A handler that was aborted had its writes rolled back, so its success does not count, not
+ * even as a late outcome.
  */
-function callOptions(leased: LeasedItem, rail: LoadedRail, hooks: DispatchHooks, settled: boolean): DispatchOptions {
+async function handleMessage(
+  leased: LeasedItem,
+  rail: LoadedRail,
+  hooks: DispatchHooks,
+  request: RailRequest,
+  settled: boolean,
+): Promise<DispatchResult> {
+  const transaction = hooks.createTransaction()
+  const { signal, onLateAnswer } = callOptions(leased, rail, hooks, settled)
+  const answer = await callRail(rail, request, {
+    signal,
+    contextOf: (context) => transaction.contextOf(context),
+    onLateAnswer: (late) => {
+      if (!transaction.isUsed) onLateAnswer(late)
+    },
+  })
+  const isRolledBack = transaction.isUsed && !transaction.isOpen
+  const result: RailResult =
+    answer.kind === 'success' && isRolledBack
+      ? { kind: 'unknown', code: RAIL_RESULT_CODES.aborted, latencyMs: answer.latencyMs }
+      : answer
+  hooks.onCalled(leased, result)
+  const outcome = outcomeOf(leased.item, rail, result, settled)
+  if (result.kind === 'success' && transaction.isOpen) return { kind: 'complete', outcome, transaction }
+  transaction.rollBack()
+  return { kind: 'complete', outcome }
+}
+
+/** A separate function, so that the callback does not keep the variables of `dispatchItem` in memory. */
+function callOptions(
+  leased: LeasedItem,
+  rail: LoadedRail,
+  hooks: DispatchHooks,
+  settled: boolean,
+): Required<Pick<DispatchOptions, 'signal' | 'onLateAnswer'>> {
   return {
     signal: leased,
     onLateAnswer: (answer) => hooks.onLateAnswer(outcomeOf(leased.item, rail, answer, settled)),

@@ -58,6 +58,8 @@ export { EpochFile } from './EpochFile.js'
 export { enqueue, enqueueChecked, enqueueMany } from './enqueue.js'
 export type { EnqueueChecks, EnqueueOptions, InstructionEncryptor } from './enqueue.js'
 export type { OnRelayerEvent, RelayerEvent } from './events.js'
+export { outcomeSchema } from './paymentOutcome.js'
+export type { PaymentOutcome } from './paymentOutcome.js'
 export { parseInstruction } from './parseInstruction.js'
 export type { ParseInstructionOptions } from './parseInstruction.js'
 export { RelayerOptionError } from './options.js'
@@ -119,7 +121,7 @@ export type { PendingRow, TrailStep } from './foldTrail.js'
 export { findItems, readRecentlyChanged, searchItems, searchParticipant } from './reads/search.js'
 export type { ItemSearch } from './reads/search.js'
 export { topicRails } from './topicRails.js'
-export type { TopicHandler, TopicHandlers, TopicMessage, TopicOptions } from './topicRails.js'
+export type { TopicContext, TopicHandler, TopicHandlers, TopicMessage, TopicOptions } from './topicRails.js'
 export type {
   DispatchEpoch,
   ItemEvent,

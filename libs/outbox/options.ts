@@ -1,4 +1,12 @@
-import { SymphonyError, BATCH_SIZE, boundedInteger, createWorkerId, LEASE_SECONDS, requiredId } from '../core/index.js'
+import {
+  SymphonyError,
+  BATCH_SIZE,
+  boundedInteger,
+  createWorkerId,
+  LEASE_SECONDS,
+  requiredId,
+  requiredText,
+} from '../core/index.js'
 
 export interface RelayerOptions {
   /** Name of this process in leases and in the ledger. @default host, pid and a UUID made at start */
@@ -41,9 +49,16 @@ export interface RelayerOptions {
    * serves one database, on a disk that is not restored with it. @default none: the record ends with the process
    */
   readonly epochFile?: string
+  /**
+   * Role in which handlers write through `tx`: the application's own, with rights to its tables and to none of
+   * Symphony's. The login must be a member of it and of symphony_executor. @default the login
+   */
+  readonly handlerRole?: string
 }
 
-export type ResolvedRelayerOptions = Required<Omit<RelayerOptions, 'epochFile'>> & Pick<RelayerOptions, 'epochFile'>
+type Optional = 'epochFile' | 'handlerRole'
+
+export type ResolvedRelayerOptions = Required<Omit<RelayerOptions, Optional>> & Pick<RelayerOptions, Optional>
 
 const DEFAULTS = Object.freeze({
   leaseSeconds: 60,
@@ -64,6 +79,9 @@ const DEFAULTS = Object.freeze({
  * Time by which a lease must outlive a call. Otherwise a second worker could inquire while the first call still runs.
  */
 export const LEASE_MARGIN_MS = 2_000
+
+/** PostgreSQL's limit for a role name, in bytes. */
+const ROLE_LENGTH_MAX = 63
 
 export class RelayerOptionError extends SymphonyError {
   constructor(message: string, remedy: string) {
@@ -87,6 +105,14 @@ export function resolveRelayerOptions(
   boundedInteger('breakerFailures', options.breakerFailures, { min: 1, max: 1_000 })
   boundedInteger('breakerOpenMs', options.breakerOpenMs, { min: 10, max: 600_000 })
   boundedInteger('heartbeatMs', options.heartbeatMs, { min: 100, max: 600_000 })
+  const { handlerRole } = options
+  if (handlerRole !== undefined && requiredText('handlerRole', handlerRole, ROLE_LENGTH_MAX).startsWith('symphony_')) {
+    // In a role of Symphony a handler could complete payments.
+    throw new RelayerOptionError(
+      `handlerRole: ${handlerRole} is a role of Symphony`,
+      'Give the role that owns or may write the tables of the application.',
+    )
+  }
   if (!options.listen && !options.poll) {
     throw new RelayerOptionError(
       'listen and poll are both off, so the worker would find no items',

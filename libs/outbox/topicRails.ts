@@ -1,10 +1,11 @@
 import { InvalidArgumentError, isPermanentFailure, requiredId, type JsonObject } from '../core/index.js'
+import type { Tx } from '../db/index.js'
 import { guardListener } from '../worker/index.js'
 import type { Rail, RailAnswer, RailContext, RailRequest, StandardSchema } from '../rails/index.js'
 
 /**
- * Message as its handler receives it. A message may be delivered twice with the same id, so its handler must be
- * idempotent.
+ * Message as its handler receives it. A message may be delivered twice with the same id. A handler that writes through
+ * `tx` needs no further care: its writes are committed once. Any other handler must be idempotent.
  */
 export interface TopicMessage<Payload extends object = JsonObject> {
   readonly messageId: string
@@ -15,10 +16,20 @@ export interface TopicMessage<Payload extends object = JsonObject> {
   readonly attempt: number
 }
 
+/** Context of a topic handler. */
+export interface TopicContext extends RailContext {
+  /**
+   * Transaction that also completes the message, in the application's role. It opens at the first query. Its writes are
+   * committed exactly once, or rolled back: if the handler throws, is aborted or loses the lease. Effects elsewhere may
+   * happen again. Qualify names with their schema: the search path holds only `pg_catalog`.
+   */
+  readonly tx: Tx
+}
+
 /** Handles a message. Returning completes it; a throw leads to another attempt; `PermanentFailureError` fails it. */
 export type TopicHandler<Payload extends object = JsonObject> = (
   message: TopicMessage<Payload>,
-  context: RailContext,
+  context: TopicContext,
 ) => void | Promise<void>
 
 interface TopicDeclaration<Payload extends object> {
@@ -51,7 +62,8 @@ export interface TopicOptions {
 
 /**
  * Turns handlers by topic into rails for an `OutboxRelayer`. Messages have the same claims, leases, retries, circuit
- * breaker and ledger as payments, without the checks of money. They are delivered at least once.
+ * breaker and ledger as payments, without the checks of money. They are delivered at least once; what a handler writes
+ * through `tx` happens once.
  */
 export function topicRails<Payloads extends PayloadsByTopic<Payloads>>(
   handlers: TopicHandlers<Payloads>,
@@ -71,13 +83,23 @@ function railOf(topic: string, { handle, ...bounds }: TopicDeclaration<JsonObjec
     money: false,
     dispatch: async (request, context) => {
       try {
-        await handle(messageOf(topic, request), context)
-        return { outcome: 'success', reference: request.instructionId }
+        await handle(messageOf(topic, request), requireTransaction(context))
+        return { outcome: 'success', reference: messageIdOf(request) }
       } catch (error) {
         return refusal(error)
       }
     },
   }
+}
+
+/** Returns the context that a relayer passes to a rail without money. */
+function requireTransaction(context: RailContext): TopicContext {
+  if (!hasTransaction(context)) throw new InvalidArgumentError('context', 'expected the context of a relayer, with tx')
+  return context
+}
+
+function hasTransaction(context: RailContext): context is TopicContext {
+  return 'tx' in context
 }
 
 function refusal(error: unknown): RailAnswer {
@@ -110,9 +132,23 @@ function unhandled(topic: string, onMissingHandler: ((message: TopicMessage) => 
 }
 
 function messageOf(topic: string, request: RailRequest): TopicMessage {
-  const { instructionId, participantId, payload, attempt } = request
-  return { messageId: instructionId, topic, key: participantId, payload, attempt }
+  const { participantId, payload, attempt } = request
+  return { messageId: messageIdOf(request), topic, key: participantId, payload, attempt }
 }
+
+type MessageKeys = Pick<RailRequest, 'instructionId' | 'participantId' | 'idempotencyKey'>
+
+/**
+ * Returns the id of a message, which its redrives keep. The outcome messages of a payment share an instruction id, so
+ * the number of the outcome, their key, is a part of the id.
+ */
+export function messageIdOf({ instructionId, participantId, idempotencyKey }: MessageKeys): string {
+  const [, outcomeNo] = OUTCOME_KEY.exec(idempotencyKey) ?? []
+  const isOutcome = outcomeNo !== undefined && participantId === instructionId && outcomeNo !== instructionId
+  return isOutcome ? `${instructionId}/${outcomeNo}` : instructionId
+}
+
+const OUTCOME_KEY = /^(\d+)(?:~redrive~\d+)?$/
 
 function declarationOf<Payload extends object>(topic: string, handler: unknown): TopicDeclaration<Payload> {
   const declared = typeof handler === 'function' ? { handle: handler } : handler

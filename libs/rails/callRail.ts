@@ -9,7 +9,7 @@ import {
 import { redactFields, type Redact } from './fields/redactFields.js'
 import type { LoadedRail } from './loadRails.js'
 import { isNotSentError } from './NotSentError.js'
-import type { RailRequest } from './types.js'
+import type { RailContext, RailRequest } from './types.js'
 import {
   TimedWork,
   withDeadline,
@@ -47,6 +47,8 @@ export interface CallOptions {
 }
 
 export interface DispatchOptions extends CallOptions {
+  /** Returns the context that the adapter receives, with members added. @default the context itself */
+  readonly contextOf?: (context: RailContext) => RailContext
   /**
    * Called with an answer that arrives after the call was stopped. Such an answer is evidence, not the result. Not
    * called for a throw or a malformed answer. It must not throw, because no caller is left to catch it.
@@ -86,7 +88,8 @@ class DispatchCall extends TimedWork<unknown, RailResult> {
   }
 
   protected override work(context: WorkContext): unknown {
-    return this.#rail.dispatch(this.#request, context)
+    const { contextOf } = this.#options
+    return this.#rail.dispatch(this.#request, contextOf === undefined ? context : contextOf(context))
   }
 
   protected override conclude(call: DeadlineResult<unknown>): RailResult {

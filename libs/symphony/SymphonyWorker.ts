@@ -40,14 +40,14 @@ export interface MaintenanceOptions {
 
 export interface InboxWork extends Omit<InboxWorkerOptions, 'handlerRole'> {
   readonly handlers: Readonly<Record<string, InboxHandler>>
-  /** Role in which handlers run. @default the login */
+  /** Role in which handlers run. @default the worker's handlerRole */
   readonly handlerRole?: string
 }
 
 /** Parts of a worker. An absent part does not run. */
 export interface WorkerPlan {
   readonly database: Database
-  /** Login of the database. Handlers of the inbox run with its rights. */
+  /** Login of the database. Handlers run with its rights, unless a `handlerRole` is given. */
   readonly login: string
   /** Rails with an adapter, and topics. Without any, no payment is dispatched. */
   readonly rails: ReadonlyMap<string, LoadedRail>
@@ -240,8 +240,8 @@ export async function closeRails(rails: readonly LoadedRail[]): Promise<void> {
   await settleWithin(Promise.allSettled(rails.map((rail) => rail.close())), RAILS_CLOSE_MS)
 }
 
-function createInbox({ database, login, clock, emit }: WorkerPlan, inbox: InboxWork): InboxWorker {
-  const { handlers, handlerRole = login, ...options } = inbox
+function createInbox({ database, login, relayer, clock, emit }: WorkerPlan, inbox: InboxWork): InboxWorker {
+  const { handlers, handlerRole = relayer.handlerRole ?? login, ...options } = inbox
   return new InboxWorker(database, handlers, { ...options, handlerRole }, emit, clock)
 }
 

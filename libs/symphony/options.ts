@@ -77,6 +77,7 @@ export const WORKER_OPTIONS: readonly string[] = Object.keys({
   breakerOpenMs: true,
   heartbeatMs: true,
   epochFile: true,
+  handlerRole: true,
 } satisfies Record<keyof WorkerOptions<TopicContracts>, true>)
 
 const MAINTENANCE_OPTIONS = Object.keys({

@@ -2,9 +2,11 @@ import { execFile } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, expectTypeOf, onTestFinished, test } from 'vitest'
+import { outcomeSchema, type PaymentOutcome } from '../../libs/outbox/index.js'
 import {
   defineRail,
   httpRail,
+  webhookRail,
   type PaymentPayload,
   type Rail,
   type RailAnswer,
@@ -186,6 +188,33 @@ test('a wrong payload of a message, timer or job, or an unknown topic, does not 
     })
     // @ts-expect-error: no topic has this name
     void symphony.worker({ topics: { reprot: async () => {} } })
+  }).toBeFunction()
+})
+
+test('a handler of outcomes gets a PaymentOutcome and a transaction', () => {
+  expectTypeOf(() => {
+    const symphony = new Symphony({ topics: { orders: outcomeSchema } })
+    void symphony.worker({
+      handlerRole: 'shop',
+      topics: {
+        orders: async ({ payload }, context) => {
+          expectTypeOf(payload).toEqualTypeOf<PaymentOutcome>()
+          await context.tx.query('UPDATE shop.orders SET state = $2 WHERE id = $1', [
+            payload.instructionId,
+            payload.state,
+          ])
+          await symphony.messages.enqueue({ topic: 'orders', payload }, { tx: context.tx })
+          // @ts-expect-error: no outcome has this state
+          if (payload.state === 'PAID') return
+          context.signal.throwIfAborted()
+        },
+      },
+    })
+    expectTypeOf(webhookRail({ type: 'orders', url: 'https://shop.example', secret: 's' })).toEqualTypeOf<
+      Rail<'orders'>
+    >()
+    // @ts-expect-error: a secret is required
+    webhookRail({ type: 'orders', url: 'https://shop.example' })
   }).toBeFunction()
 })
 

@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { readRailEffects } from '../../libs/cli/commands/ledger/withLedger.js'
 import { enqueueInboxMessage } from '../../libs/inbox/index.js'
-import { enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
-import type { startRailBook } from '../../libs/rails/index.js'
+import { enqueuePaymentOutboxBatch, OutboxStore } from '../../libs/outbox/index.js'
+import type { RailEffect, startRailBook } from '../../libs/rails/index.js'
 import { pauseJob, resumeJob, SchedulerStore } from '../../libs/scheduler/index.js'
 import { builtPath } from '../support/builtPath.js'
 import type { TestDatabase } from '../support/database.js'
@@ -112,6 +112,7 @@ export class CoreScenario {
       const messageId = `message-${(this.#messages += 1)}`
       const message = { source: 'bank', messageId, topic: 'effect', payload: { failsFirst } }
       await enqueueInboxMessage(db.as('symphony_ingest'), message)
+      await new OutboxStore(db.database).enqueue({ topic: 'booked', messageId, payload: { failsFirst } })
     }
     await new SchedulerStore(db.database).scheduleTimer({ topic: 'scheduled', payload: PAYABLE, dueAt: new Date() })
   }
@@ -260,15 +261,27 @@ export class CoreScenario {
       UPDATE inbox_messages SET due_at = clock_timestamp() WHERE state = 'seen' AND due_at > clock_timestamp()`)
   }
 
+  /** Returns the effects of topic handlers as a rail book, which the ledger must match. */
+  async #readBooked(): Promise<readonly RailEffect[]> {
+    const { rows } = await this.db.queryNoRole<{ outbox_id: string; message_id: string }>(`
+      SELECT i.outbox_id, e.message_id FROM shop.effects e
+      JOIN payment_outbox_identities i ON i.instruction_id = e.message_id AND i.rail_type = 'booked'
+      WHERE e.source = 'booked'`)
+    return rows.map(({ outbox_id: reference, message_id: railReference }) => {
+      return { reference, railReference, count: 1, repeats: 0, amount: null, currency: null, at: '' }
+    })
+  }
+
   /** Returns broken invariants as text. */
   async findDefects(): Promise<readonly string[]> {
-    const effects = await readRailEffects(this.#bookFile)
+    const effects = [...(await readRailEffects(this.#bookFile)), ...(await this.#readBooked())]
     const { invariants, notJudged } = await auditLedger(this.db, { effects, drained: true })
     const { rows } = await this.db.queryNoRole<{ what: string; found: string }>(`
       SELECT 'an effect of a message happened more than once' AS what, message_id AS found FROM shop.effects
         GROUP BY source, message_id HAVING count(*) > 1
       UNION ALL SELECT 'a message is done without its effect', m.message_id FROM inbox_messages m
-        WHERE m.topic = 'effect' AND m.state = 'done' AND NOT EXISTS (SELECT FROM shop.effects e WHERE e.message_id = m.message_id)
+        WHERE m.topic = 'effect' AND m.state = 'done'
+          AND NOT EXISTS (SELECT FROM shop.effects e WHERE e.message_id = m.message_id AND e.source = m.source)
       UNION ALL SELECT 'a message died', message_id FROM inbox_messages WHERE topic = 'effect' AND state = 'dead'
       UNION ALL SELECT 'a token of the leader is smaller than one before it', token::text
         FROM (SELECT token, max(token) OVER (ORDER BY turn) AS highest FROM shop.led) l WHERE token < highest

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 const { dist, url, schema, bookUrl, workerId, handlerRole } = JSON.parse(process.argv[2])
 const load = (module) => import(`${dist}/libs/${module}/index.js`)
 const { openDatabase } = await load('db')
-const { OutboxRelayer } = await load('outbox')
+const { OutboxRelayer, topicRails } = await load('outbox')
 const { loadRails, simulatedRail } = await load('rails')
 const { LeaseRepairWorker } = await load('repair')
 const { SchedulerWorker } = await load('scheduler')
@@ -21,6 +21,12 @@ const rails = loadRails([
   simulatedRail({ ...quick, type: 'hold', onUnknown: 'hold' }),
   // Timers and job runs make messages, which a payment rail does not claim.
   { ...simulatedRail({ ...quick, type: 'scheduled', onUnknown: 'resend' }), money: false },
+  ...topicRails({
+    booked: async ({ messageId, payload, attempt }, { tx }) => {
+      await tx.query('INSERT INTO shop.effects (source, message_id) VALUES ($1, $2)', ['booked', messageId])
+      if (payload.failsFirst === true && attempt === 1) throw new Error('the first attempt fails')
+    },
+  }),
 ])
 const handlers = {
   effect: async ({ source, messageId, attemptCount, payload }, { tx }) => {
@@ -29,7 +35,14 @@ const handlers = {
   },
 }
 const workers = [
-  new OutboxRelayer(database, rails, { workerId, leaseSeconds: 3, pollMs: 50, heartbeatMs: 200, shutdownMs: 1_000 }),
+  new OutboxRelayer(database, rails, {
+    workerId,
+    handlerRole,
+    leaseSeconds: 3,
+    pollMs: 50,
+    heartbeatMs: 200,
+    shutdownMs: 1_000,
+  }),
   new LeaseRepairWorker(executor, { workerId, intervalMs: 100 }),
   new SchedulerWorker(database, { pollMs: 100 }),
   new InboxWorker(database, handlers, { workerId, handlerRole, leaseSeconds: 1, pollMs: 50, attemptsMax: 1_000 }),

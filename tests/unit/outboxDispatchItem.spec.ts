@@ -55,6 +55,9 @@ async function dispatch(circumstances: Circumstances): Promise<Dispatched> {
     onInquired: () => {},
     onLateAnswer: () => {},
     leaseNeededMs: () => LEASE_NEEDED_MS,
+    createTransaction: () => {
+      throw new Error('a payment has no handler')
+    },
   }
   return { result: await dispatchItem(leased, loaded, hooks), sent }
 }

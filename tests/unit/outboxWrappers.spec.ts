@@ -22,7 +22,9 @@ const LONG_ID = 'x'.repeat(129)
 const CONTROL = 'a\u0007b'
 const TOO_MANY = Array.from({ length: 1001 }, () => LEASE)
 
-const wrappers = new Map(Object.entries(outbox))
+const wrappers = new Map(
+  Object.entries(outbox).flatMap(([name, exported]) => (typeof exported === 'function' ? [[name, exported]] : [])),
+)
 
 type Refusal = readonly [wrapper: string, args: readonly unknown[], argument: string, errorClass: unknown]
 

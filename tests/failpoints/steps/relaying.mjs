@@ -6,10 +6,15 @@ import { join } from 'node:path'
 export function relayingSteps(tools) {
   const { outbox, rails, repair, database, as, buildPayment, admin, faulty, onceAt, planted, sleep, workerId, rail } =
     tools
+  const { handlerRole } = tools
   const quick = { workerId, leaseSeconds: 5, listen: false, pollMs: 20, heartbeatMs: 200, shutdownMs: 1_000 }
   const enqueue = (...payments) => outbox.enqueuePaymentOutboxBatch(as('ingest'), payments)
   const relayer = (given, options = {}, onEvent = () => {}, over = database) =>
     new outbox.OutboxRelayer(over, rails.loadRails(given), { ...quick, ...options }, onEvent)
+  const booked = async ({ messageId }, { tx }) => {
+    await tx.query('INSERT INTO shop.effects (source, message_id) VALUES ($1, $2)', ['booked', messageId])
+    await sleep(50)
+  }
   const untilSettled = async (ids) => {
     for (let look = 0; look < 100; look += 1) {
       const rows = await admin(
@@ -167,6 +172,12 @@ export function relayingSteps(tools) {
     'handlers by topic': async () => {
       await enqueue(buildPayment())
       await relayer(outbox.topicRails({ resend: refuse })).runOnce()
+    },
+    'more handlers with a transaction than may open one at once': async () => {
+      const store = new outbox.OutboxStore(database)
+      const messages = Array.from({ length: 8 }, () => ({ topic: 'booked', payload: {} }))
+      for (const message of messages) await store.enqueue(message)
+      await relayer(outbox.topicRails({ booked }), { handlerRole }).runOnce()
     },
     'lease repair': async () => {
       const worker = new repair.LeaseRepairWorker(as('executor'), { workerId, intervalMs: 100 })
