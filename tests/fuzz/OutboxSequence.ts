@@ -236,7 +236,7 @@ export class OutboxSequence {
         )
       }
       case 'seal':
-        // Open transactions of other databases change the rows of a block, so only its size is checked here.
+        // An open transaction of another database may delay rows to a later block, so only the size is checked here.
         return this.#same(
           () => 'sealed',
           async () => {

@@ -42,7 +42,7 @@ const acts: Readonly<Record<string, (role: Queryable, lease: LeaseRef, workerId:
     completeOutboxAttempt(role, workerId, { outboxId, leaseToken, state: 'RETRYABLE' }),
   renew: (role, lease, workerId) => renewOutboxLease(role, lease, workerId, 3600),
   release: (role, lease, workerId) => releaseOutboxLease(role, lease, workerId),
-  begin: (role, lease, workerId) => beginOutboxDispatch(role, lease, workerId),
+  'begin the dispatch': (role, lease, workerId) => beginOutboxDispatch(role, lease, workerId),
   'hold the leased item': (role, lease, workerId) => holdLeasedOutboxItem(role, lease, workerId, 'not this one'),
 }
 const names = Object.keys(acts)

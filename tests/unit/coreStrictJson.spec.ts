@@ -170,7 +170,7 @@ describe('parseStrictJson with random text', () => {
   })
 
   test('refuses every text that JSON.parse refuses, with a typed error', () => {
-    // Valid JSON in which one character of the alphabet replaces up to three characters. Most of it is invalid.
+    // Replaces up to three characters of valid JSON with one of the alphabet or none. Most results are invalid.
     const almost = fc
       .tuple(fc.json(), fc.nat(200), fc.constantFrom(...JSON_ALPHABET), fc.nat(3))
       .map(([text, at, piece, cut]) => text.slice(0, at) + piece + text.slice(at + cut))

@@ -392,7 +392,7 @@ describe('while dispatch is frozen', () => {
 })
 
 describe('an operator', () => {
-  test('lifts a freeze with a stored reason; items from before have an unknown outcome', async () => {
+  test('lifts a freeze and stores the reason; items older than the freeze have an unknown outcome', async () => {
     const item = await enqueue(db)
     await check()
     await rewindEpoch(db, 'system_identifier = system_identifier + 1')

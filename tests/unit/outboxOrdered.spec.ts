@@ -682,7 +682,7 @@ describe('a redrive in an ordered stream', () => {
     expect(await stream.drain()).toEqual([ids[1], again])
   })
 
-  test('goes before an item that is not blocked by the pause', async () => {
+  test('goes before the next item even if the pause of the stream did not block that item', async () => {
     const { stream, ids } = await halted()
     // A pause does not mark a head that is locked at that moment.
     await db.queryNoRole(

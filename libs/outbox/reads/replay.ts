@@ -192,8 +192,8 @@ function findGap(
   const end = steps.find(({ ends }) => ends)?.event.at
   const off = switches.find(
     ({ at, on }, index) =>
-      // The last time the trail was switched off always counts, because a transaction with an old snapshot may have
-      // missed the switch.
+      // The last switch counts even if it precedes the first event. The transaction of that event may have an old
+      // snapshot, in which the trail was still on.
       !on && (at > first.event.at || index === switches.length - 1) && (end === undefined || at < end),
   )
   return off === undefined ? null : { missing: null, since: off.at, until: untilAfter(off.at) }

@@ -177,7 +177,7 @@ describe('a publish that cannot have happened', () => {
     expect(await take(place.queue)).toEqual([unroutable.reference])
   })
 
-  test('is notSent for exactly those of 200 concurrent messages that the broker returned', async () => {
+  test('is notSent if the broker returns the message; other concurrent publishes succeed', async () => {
     const place = await declare()
     const rail = railAt({ ...place, routingKey: everySecond })
     const requests = Array.from({ length: 200 }, (_, index) => railRequest({ attempt: index + 1 }))
