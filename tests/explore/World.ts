@@ -1,6 +1,6 @@
 import { Refusal } from '../fuzz/answers.js'
 import { copyState, OutboxModel, type OutboxState } from '../fuzz/outboxModel.js'
-import { isCancelled, type Decision, type Item, type Outcome } from '../fuzz/outboxRules.js'
+import { isCancelled, type Decision, type Item, type Outcome, type Proposal } from '../fuzz/outboxRules.js'
 import { brokenRule, type Rule, type Violation } from './rules.js'
 import { ITEMS_MAX, type RailEvent, type Step } from './steps.js'
 import {
@@ -55,6 +55,12 @@ export class World {
     this.state = { outbox: model.state, jobs: [null, null], book }
   }
 
+  /** Shows the given state to `mayRun`. */
+  look(state: WorldState): void {
+    this.state = state
+    this.#model.state = state.outbox
+  }
+
   /** Replaces the state by a copy of the given one. */
   load({ outbox, jobs, book }: WorldState): void {
     this.state = { outbox: copyState(outbox), jobs: [...jobs], book: book.map((entry) => ({ ...entry })) }
@@ -88,19 +94,33 @@ export class World {
         const lease = outbox.items[step.item]?.lease ?? null
         return lease !== null && lease.expires !== PAST
       }
-      case 'hold':
-        return outbox.items[step.item]?.hold === null
+      case 'hold': {
+        const item = outbox.items[step.item]
+        return item?.hold === null && item.terminal === null
+      }
       case 'decide': {
         const item = outbox.items[step.item]
-        return item !== undefined && (item.hold !== null || item.lease?.expires === PAST)
+        if (item === undefined || this.#hasOpenProposal(item)) return false
+        return item.lease === null ? item.hold !== null : item.lease.expires === PAST
       }
-      case 'cancel':
-        return outbox.items[step.item]?.terminal === null
-      case 'redrive':
-        return step.item < outbox.items.length && outbox.items.length < ITEMS_MAX
-      case 'withdraw':
-      case 'approve':
-        return outbox.proposals.length > 0 && step.item < outbox.items.length
+      case 'cancel': {
+        const item = outbox.items[step.item]
+        return item !== undefined && this.#model.whyNotCancellable(item) === undefined
+      }
+      case 'redrive': {
+        const item = outbox.items[step.item]
+        return item?.terminal === 'FAILED' && outbox.items.length < ITEMS_MAX && !this.#hasOpenProposal(item)
+      }
+      case 'withdraw': {
+        const item = outbox.items[step.item]
+        return item !== undefined && this.#hasOpenProposal(item)
+      }
+      case 'approve': {
+        const item = outbox.items[step.item]
+        if (item === undefined || !this.#hasOpenProposal(item)) return false
+        // The second person approves only what the rail's book shows.
+        return step.person === 0 || this.#isTrue(step.item, this.#proposalOf(step.item).decision)
+      }
       case 'repair':
         return outbox.items.some(({ lease }) => lease?.expires === PAST)
       case 'freeze':
@@ -376,10 +396,8 @@ export class World {
       this.#break('two people', `one person decided about ${item.name}, although a call may have paid it`)
   }
 
-  /** Approves a proposal. The second person approves only what the rail's book shows. */
   #approve(index: number, person: 0 | 1): void {
     const proposal = this.#proposalOf(index)
-    if (person === 1 && !this.#isTrue(index, proposal.decision)) throw new Refusal('the second person disagrees')
     this.#model.approve(`person${person}`, proposal.name)
     if (proposal.by === `person${person}`)
       this.#break('two people', `one person proposed and approved for ${proposal.item}`)
@@ -387,6 +405,7 @@ export class World {
     if (proposal.decision === 'REDRIVE') this.state.book.push({ paid: 0, refused: false, uncertain: false })
   }
 
+  /** Whether the rail's book confirms a decision, and no request is on its way that could change it. */
   #isTrue(index: number, decision: Decision | 'REDRIVE'): boolean {
     const { items } = this.state.outbox
     const isUnpaid = (other: number): boolean => this.state.book[other]!.paid === 0 && !this.#isOnItsWay(other)
@@ -428,11 +447,13 @@ export class World {
     return this.state.outbox.items[index]!
   }
 
-  #proposalOf(index: number) {
+  #proposalOf(index: number): Proposal {
     const { name } = this.#item(index)
-    const found = this.state.outbox.proposals.find(({ item, status }) => item === name && status === 'OPEN')
-    if (found === undefined) throw new Refusal('no open proposal')
-    return found
+    return this.state.outbox.proposals.find(({ item, status }) => item === name && status === 'OPEN')!
+  }
+
+  #hasOpenProposal({ name }: Item): boolean {
+    return this.state.outbox.proposals.some(({ item, status }) => item === name && status === 'OPEN')
   }
 }
 

@@ -87,7 +87,7 @@ class Search {
       const world = this.#worlds[worlds[index]!]!
       const state = decodeState(key)
       for (const [number, step] of STEPS.entries()) {
-        world.state = state
+        world.look(state)
         if (!world.mayRun(step)) continue
         world.load(state)
         const result = world.run(step)

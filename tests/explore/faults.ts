@@ -8,6 +8,7 @@ import {
   type Outcome,
 } from '../fuzz/outboxRules.js'
 import type { Rule } from './rules.js'
+import type { Step } from './steps.js'
 import { World, WORLD_CEILING } from './World.js'
 import { FUTURE, type RailPolicy } from './worldState.js'
 
@@ -39,6 +40,11 @@ export const FAULTS: readonly Fault[] = [
     rails: ['hold', 'inquire'],
     model: class extends OutboxModel {
       protected override requirePending(): void {}
+    },
+    world: class extends World {
+      override mayRun(step: Step): boolean {
+        return step.do === 'hold' ? this.state.outbox.items[step.item]?.hold === null : super.mayRun(step)
+      }
     },
   },
   {
@@ -104,6 +110,13 @@ export const FAULTS: readonly Fault[] = [
     model: class extends OutboxModel {
       protected override requireRedrivable(): void {}
     },
+    world: class extends World {
+      override mayRun(step: Step): boolean {
+        if (step.do !== 'redrive') return super.mayRun(step)
+        const { items, proposals } = this.state.outbox
+        return items[step.item]?.terminal === null && items.length === 2 && proposals.length === 0
+      }
+    },
   },
   {
     name: 'a renewal is granted after the lease was taken over',
@@ -148,7 +161,7 @@ export const FAULTS: readonly Fault[] = [
     steps: 5,
     rails: ['resend', 'hold'],
     model: class extends OutboxModel {
-      protected override whyNotCancellable(item: Item): string | undefined {
+      override whyNotCancellable(item: Item): string | undefined {
         return super.whyNotCancellable(isExpired(this, item) ? { ...item, lease: null } : item)
       }
     },
@@ -159,7 +172,7 @@ export const FAULTS: readonly Fault[] = [
     steps: 4,
     rails: ['hold', 'inquire'],
     model: class extends OutboxModel {
-      protected override whyNotCancellable(item: Item): string | undefined {
+      override whyNotCancellable(item: Item): string | undefined {
         return super.whyNotCancellable(isExpired(this, item) ? item : { ...item, lease: null })
       }
     },
@@ -170,7 +183,7 @@ export const FAULTS: readonly Fault[] = [
     steps: 5,
     rails: ['inquire', 'resend'],
     model: class extends OutboxModel {
-      protected override whyNotCancellable(item: Item): string | undefined {
+      override whyNotCancellable(item: Item): string | undefined {
         return super.whyNotCancellable({ ...item, unknown: false })
       }
     },
@@ -181,7 +194,7 @@ export const FAULTS: readonly Fault[] = [
     steps: 5,
     rails: ['hold', 'inquire'],
     model: class extends OutboxModel {
-      protected override whyNotCancellable(item: Item): string | undefined {
+      override whyNotCancellable(item: Item): string | undefined {
         return super.whyNotCancellable({ ...item, created: this.items.length })
       }
     },

@@ -556,7 +556,7 @@ export class OutboxModel {
     return `cancelled ${name}`
   }
 
-  protected whyNotCancellable(item: Item): string | undefined {
+  whyNotCancellable(item: Item): string | undefined {
     const { freeze } = this.#state
     if (item.terminal !== null) return isCancelled(item) ? 'CANCELLED' : item.terminal
     // Also an expired lease: its worker may still be in the call.
