@@ -3401,7 +3401,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 d35435ee12f544cbe24638169e0a14ecbbfbbd432874af8514e7c930dffa7c29
+-- body: sha256 ae9a90787fd8e8de703ef4208944e77ead2c3b7b96307ff8d46dcae49969c47c
 COMMENT ON FUNCTION require_returnable_outbox_item(uuid) IS 'Internal: returns attempt, amount and currency of a DISPATCHED payment, or raises 22023, P7001 or P7006.';
 
 -- function require_second_person(uuid, text, xid8, text) of symphony_owner

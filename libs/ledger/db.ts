@@ -321,19 +321,21 @@ export async function findOverReturned(role: Queryable): Promise<string[]> {
     role,
     `SELECT r.outbox_id AS id
      FROM (
-       SELECT e.outbox_id, min(e.detail ->> 'currency') AS currency, sum(${decimalOf(`e.detail ->> 'amount'`)}) AS total
+       SELECT e.outbox_id, min(e.detail ->> 'currency') AS currency, sum(${amountIn('e.detail')}) AS total
        FROM ${qualify(role, 'payment_outbox_events')} e WHERE e.event_type = 'RETURN_RECORDED' GROUP BY e.outbox_id
      ) r
      LEFT JOIN ${qualify(role, 'payment_outbox_attempts')} a ON a.outbox_id = r.outbox_id AND a.state = 'DISPATCHED'
      WHERE a.outbox_id IS NULL
-       OR (a.payload ->> 'currency' = r.currency AND ${decimalOf(`a.payload ->> 'amount'`)} < r.total)
+       OR (a.payload ->> 'currency' = r.currency AND ${amountIn('a.payload')} < r.total)
      LIMIT ${EXAMPLES_MAX}`,
   )
 }
 
-/** Returns SQL for the number in a text; null for other text, so that changed rows cannot fail the query. */
-function decimalOf(text: string): string {
-  return `CASE WHEN (${text}) COLLATE "C" ~ '^[0-9]{1,18}([.][0-9]{1,18})?$' THEN (${text})::numeric END`
+/** Returns SQL for the amount in a JSON object, as payload_amount reads it; null for another value. */
+function amountIn(json: string): string {
+  const text = `${json} ->> 'amount'`
+  return `CASE WHEN jsonb_typeof(${json} -> 'amount') = 'string' AND octet_length(${text}) <= 40
+    AND (${text}) COLLATE "C" ~ '^(0|[1-9][0-9]*)([.][0-9]+)?$' THEN NULLIF((${text})::numeric, 0) END`
 }
 
 async function ids(role: Queryable, text: string, values: readonly unknown[] = []): Promise<string[]> {

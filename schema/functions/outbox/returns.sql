@@ -101,9 +101,7 @@ BEGIN
   IF NOT FOUND THEN
     PERFORM refuse_argument('p_outbox_id', 'the id of a payment');
   END IF;
-  SELECT a.attempt_id, a.state::text,
-    CASE WHEN (a.payload ->> 'amount') COLLATE "C" ~ '^[0-9]{1,18}([.][0-9]{1,18})?$'
-      THEN (a.payload ->> 'amount')::numeric END,
+  SELECT a.attempt_id, a.state::text, payload_amount(a.payload),
     CASE WHEN (a.payload ->> 'currency') COLLATE "C" ~ '^[A-Z]{3}$' THEN a.payload ->> 'currency' END
   INTO attempt_id, v_state, amount, currency
   FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id AND a.state IN ('DISPATCHED', 'FAILED');
