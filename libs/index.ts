@@ -8,7 +8,7 @@ export {
   SymphonyError,
 } from './core/index.js'
 export type { Clock, ErrorCode, JsonObject, JsonValue } from './core/index.js'
-export { DatabaseError, IdempotencyConflictError } from './db/index.js'
+export { DatabaseError, IdempotencyConflictError, NotCancellableError } from './db/index.js'
 export type { TlsOptions, Tx } from './db/index.js'
 export type { Inbox, InboxClaim, InboxHandler, InboxKey, InboxMessage, ReceivedMessage } from './inbox/index.js'
 export { LostLeaseError } from './lease/index.js'

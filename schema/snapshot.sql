@@ -205,11 +205,13 @@ CREATE TABLE outbox_attempt_tallies (
   failed bigint NOT NULL DEFAULT 0,
   zombie_requeue bigint NOT NULL DEFAULT 0,
   outcome_unknown bigint NOT NULL DEFAULT 0,
-  returned bigint NOT NULL DEFAULT 0
+  returned bigint NOT NULL DEFAULT 0,
+  cancelled bigint NOT NULL DEFAULT 0
 );
 COMMENT ON TABLE outbox_attempt_tallies IS 'Counts of attempts, one row per call that recorded them. Repair adds them to outbox_attempt_totals.';
 COMMENT ON COLUMN outbox_attempt_tallies.outcome_unknown IS 'Attempts among retryable and zombie_requeue that left the outcome unknown.';
 COMMENT ON COLUMN outbox_attempt_tallies.returned IS 'Payments whose first return was recorded.';
+COMMENT ON COLUMN outbox_attempt_tallies.cancelled IS 'Attempts among failed that are cancellations.';
 
 -- table outbox_attempt_totals of symphony_owner
 CREATE TABLE outbox_attempt_totals (
@@ -220,11 +222,13 @@ CREATE TABLE outbox_attempt_totals (
   zombie_requeue bigint NOT NULL DEFAULT 0,
   outcome_unknown bigint NOT NULL DEFAULT 0,
   returned bigint NOT NULL DEFAULT 0,
+  cancelled bigint NOT NULL DEFAULT 0,
   CONSTRAINT outbox_attempt_totals_pkey PRIMARY KEY (minute)
 );
 COMMENT ON TABLE outbox_attempt_totals IS 'Attempts per minute. Minutes older than two hours are added to the row -infinity.';
 COMMENT ON COLUMN outbox_attempt_totals.outcome_unknown IS 'Attempts among retryable and zombie_requeue that left the outcome unknown.';
 COMMENT ON COLUMN outbox_attempt_totals.returned IS 'Payments whose first return was recorded.';
+COMMENT ON COLUMN outbox_attempt_totals.cancelled IS 'Attempts among failed that are cancellations.';
 
 -- table outbox_contradictions of symphony_owner
 CREATE TABLE outbox_contradictions (
@@ -563,7 +567,7 @@ COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'A second te
 CREATE TRIGGER payment_outbox_attempts_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_attempts FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_attempts ENABLE ALWAYS TRIGGER payment_outbox_attempts_is_append_only;
 COMMENT ON TABLE payment_outbox_attempts IS 'The ledger: one immutable row per attempt, numbered 1, 2, 3 … per item.';
-COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS 'Time at which the item was claimed for this attempt; null for an operator''s decision.';
+COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS 'Time at which the item was claimed for this attempt; null for a decision or a cancellation.';
 COMMENT ON COLUMN payment_outbox_attempts.action IS 'Action of this attempt: sent = the rail was called; inquired = the rail was only asked about an earlier call; not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired; cancelled = the application or an operator cancelled the payment before any call.';
 COMMENT ON COLUMN payment_outbox_attempts.outcome_unknown IS 'True if the rail may have paid and the outcome was unknown after this attempt.';
 COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS 'Transaction that wrote the row, which decides its position in the blocks.';
@@ -1035,7 +1039,8 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             o.retryable,
             o.failed,
             o.zombie_requeue,
-            o.returned
+            o.returned,
+            o.cancelled
            FROM outbox_attempt_totals o
         UNION ALL
          SELECT t.recorded_at,
@@ -1043,7 +1048,8 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             t.retryable,
             t.failed,
             t.zombie_requeue,
-            t.returned
+            t.returned,
+            t.cancelled
            FROM outbox_attempt_tallies t
         ), ledger AS (
          SELECT COALESCE(sum(r.dispatched), 0::numeric)::bigint AS dispatched_total,
@@ -1054,11 +1060,13 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             COALESCE(sum(r.dispatched) FILTER (WHERE w_1.last_hour), 0::numeric)::bigint AS dispatched_last_hour,
             COALESCE(sum(r.retryable) FILTER (WHERE w_1.last_hour), 0::numeric)::bigint AS retryable_last_hour,
             COALESCE(sum(r.failed) FILTER (WHERE w_1.last_hour), 0::numeric)::bigint AS failed_last_hour,
+            COALESCE(sum(r.cancelled), 0::numeric)::bigint AS cancelled_total,
+            COALESCE(sum(r.cancelled) FILTER (WHERE w_1.last_hour), 0::numeric)::bigint AS cancelled_last_hour,
             COALESCE(sum(r.dispatched) FILTER (WHERE w_1.recently), 0::numeric)::bigint AS dispatched_recently,
             COALESCE(sum(r.retryable) FILTER (WHERE w_1.recently), 0::numeric)::bigint AS retryable_recently,
-            COALESCE(sum(r.failed) FILTER (WHERE w_1.recently), 0::numeric)::bigint AS failed_recently,
+            COALESCE(sum(r.failed - r.cancelled) FILTER (WHERE w_1.recently), 0::numeric)::bigint AS failed_recently,
             min(r.at) FILTER (WHERE r.retryable > 0 AND w_1.recently) AS retryable_since,
-            min(r.at) FILTER (WHERE r.failed > 0 AND w_1.recently) AS failed_since
+            min(r.at) FILTER (WHERE r.failed > r.cancelled AND w_1.recently) AS failed_since
            FROM recorded r
              CROSS JOIN LATERAL ( SELECT r.at > (statement_timestamp() - '01:00:00'::interval) AS last_hour,
                     r.at > (statement_timestamp() - '00:15:00'::interval) AS recently) w_1
@@ -1151,18 +1159,20 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
     l.returned_total,
     q.held_amount_approval_count,
     q.held_limit_exceeded_count,
-    q.held_limit_unreadable_count
+    q.held_limit_unreadable_count,
+    l.cancelled_total,
+    l.cancelled_last_hour
    FROM queue q
      CROSS JOIN ledger l
      CROSS JOIN contradiction c
      CROSS JOIN worker w
      LEFT JOIN verification v ON true;
 COMMENT ON VIEW supervisor_outbox_status IS 'Status of the queue in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
-COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'Number of items that ended FAILED.';
+COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'Number of items that ended FAILED, cancelled ones included.';
 COMMENT ON COLUMN supervisor_outbox_status.workers_alive_count IS 'Relayers with a heartbeat in the last minute; each sends one every ten seconds.';
 COMMENT ON COLUMN supervisor_outbox_status.unreviewed_contradiction_count IS 'Number of contradictions that no operator has reviewed.';
 COMMENT ON COLUMN supervisor_outbox_status.due_without_worker_seconds IS 'Time during which items have been due without a heartbeat of any relayer; 0 while one is alive, or no item is due.';
-COMMENT ON COLUMN supervisor_outbox_status.failed_recently IS 'FAILED attempts of the last 15 minutes; dispatched_recently and retryable_recently count the same time. The columns …_recently_age_seconds are the age of the first such attempt in that time.';
+COMMENT ON COLUMN supervisor_outbox_status.failed_recently IS 'FAILED attempts of the last 15 minutes without cancellations; dispatched_recently and retryable_recently count the same time. The columns …_recently_age_seconds are the age of the first such attempt in that time.';
 COMMENT ON COLUMN supervisor_outbox_status.last_unknown_code_age_seconds IS 'Time since a worker received a code that its rail''s table does not contain; null without such a report in the last day.';
 COMMENT ON COLUMN supervisor_outbox_status.last_clock_jump_age_seconds IS 'Time since a worker saw database and process clocks diverge; null without such a report in the last day.';
 COMMENT ON COLUMN supervisor_outbox_status.ledger_break_count IS 'Breaks that the latest verification of the ledger found; null before the first verification.';
@@ -1170,6 +1180,7 @@ COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS 'Time si
 COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS 'Age since creation of the oldest item without a terminal outcome, blocked and held items included. An item scheduled for later and never attempted does not count.';
 COMMENT ON COLUMN supervisor_outbox_status.all_paused_age_seconds IS 'Time since everything was paused; 0 while it is not.';
 COMMENT ON COLUMN supervisor_outbox_status.returned_total IS 'Number of DISPATCHED payments of which the rail returned money. Sums of amounts would mix currencies.';
+COMMENT ON COLUMN supervisor_outbox_status.cancelled_total IS 'Number of items that were cancelled.';
 
 -- view supervisor_scheduler_status of symphony_owner
 CREATE VIEW supervisor_scheduler_status WITH (security_barrier=true) AS
@@ -1431,7 +1442,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 421397d158405c8bcc2b3d18fb4cd097cf640e4251291603e6bf1b9045058d6e
+-- body: sha256 a3c1070ccc2fbac8153d26b34c44203d7633693b3fba428b671049af0a3ec64e
 COMMENT ON FUNCTION apply_outbox_decision(uuid, text, text, text, text, text) IS 'Internal: makes a held item terminal, with its ledger row, or requeues it; appends the event.';
 
 -- function apply_outbox_limits(uuid[]) of symphony_owner
@@ -1519,6 +1530,28 @@ SET search_path=symphony, pg_temp
 -- body: sha256 1c6d3b45a349b065dec2c21d06192d9e4b22de064c6444a84aa1f09c0d2786d6
 COMMENT ON FUNCTION bump_participant_outbox_seq(text) IS 'Takes the next sequence number of a participant. Its row lock lasts until the caller''s transaction ends.';
 
+-- function cancel_outbox_instruction(text, text, text) of symphony_owner
+CREATE FUNCTION cancel_outbox_instruction(p_instruction_id text, p_idempotency_key text, p_reason text)
+RETURNS TABLE(outbox_id uuid, attempt_id uuid)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 e20997577d6f6efdd867cbb47f7c342b2c1d06d392a25d9d17d53d3685cf0624
+COMMENT ON FUNCTION cancel_outbox_instruction(text, text, text) IS 'Cancels the newest item of a payment, like cancel_outbox_item. The payment is named by instruction id and key.';
+
+-- function cancel_outbox_item(uuid, text) of symphony_owner
+CREATE FUNCTION cancel_outbox_item(p_outbox_id uuid, p_reason text)
+RETURNS TABLE(outbox_id uuid, attempt_id uuid)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 90e0097467fa01078602fe5aad539199916d6c3f07ed3bdced42ab1c248512df
+COMMENT ON FUNCTION cancel_outbox_item(uuid, text) IS 'Cancels an item that was never leased, or whose attempts were definitely refused, in the caller''s transaction. Raises P7013 if a call may still pay it, or if it is terminal; DETAIL has the reason.';
+
 -- function cancel_timer(uuid) of symphony_owner
 CREATE FUNCTION cancel_timer(p_timer_id uuid)
 RETURNS boolean
@@ -1527,6 +1560,17 @@ SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 3fa927c3d567a593e4fb8ae0e8892e8e62576c716006854aee809a4af68f9a76
 COMMENT ON FUNCTION cancel_timer(uuid) IS 'Cancels a timer permanently; returns false if it has ended or does not exist.';
+
+-- function cancel_unsent_outbox_item(uuid, boolean, text) of symphony_owner
+CREATE FUNCTION cancel_unsent_outbox_item(p_outbox_id uuid, p_newest boolean, p_reason text)
+RETURNS TABLE(outbox_id uuid, attempt_id uuid)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 ef87174b797c031616c887297d430be1d3430c43ae019162ae43151f9d50a9c0
+COMMENT ON FUNCTION cancel_unsent_outbox_item(uuid, boolean, text) IS 'Internal: cancels this item, or the newest item of its payment, and withdraws its open proposal; or raises P7013.';
 
 -- function check_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
 CREATE FUNCTION check_api_key(p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[], p_expires_at timestamp with time zone)
@@ -2025,6 +2069,17 @@ SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 a4f82cfd8abb4b555d1407212962284d24eddf54e18dcb7504594d1429cdc040
 COMMENT ON FUNCTION due_jobs(integer) IS 'Returns active jobs that are due and not postponed, longest due first, at most the batch size.';
+
+-- function end_outbox_item(uuid, text, text, text, text, text, text) of symphony_owner
+CREATE FUNCTION end_outbox_item(p_outbox_id uuid, p_state text, p_action text, p_error_code text, p_reason text, p_rail_reference text, p_actor text)
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 c15c8438a235c08ea9aab7ff63fcaf2208807703d03fe273ae98e44d6fc2ee03
+COMMENT ON FUNCTION end_outbox_item(uuid, text, text, text, text, text, text) IS 'Internal: appends the terminal attempt of a decision or a cancellation, removes the item from the queue and advances its ordered stream; returns the id of the attempt.';
 
 -- function end_task_claims(text, uuid[], uuid[], text, text, text, integer) of symphony_owner
 CREATE FUNCTION end_task_claims(p_kind text, p_task_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_state text, p_error_message text, p_retry_delay_seconds integer)
@@ -2562,7 +2617,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 bb37a57479369af82528a76a5c7dac0447ad4729905a1ea0695d5025e5b36549
+-- body: sha256 d87781fe7c5dfa48eabeffcdd872a0d9b231a11d0817bd65f4d9832741d0367d
 COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item and returns the position of its redrive in a halted stream, or raises P7001 or P7006.';
 
 -- function lock_replaced_outbox_payments(uuid[]) of symphony_owner
@@ -2684,25 +2739,25 @@ SET search_path=symphony, pg_temp
 -- body: sha256 397d87f3928ae81f34635bf07e6e43822a04ebd3d003001fd2e4213098386350
 COMMENT ON FUNCTION notify_outbox_pending() IS 'Trigger: sends NOTIFY outbox_pending at most once per statement, and only if it inserted rows.';
 
--- function outbox_actor() of symphony_owner
-CREATE FUNCTION outbox_actor()
+-- function outbox_actor(text[]) of symphony_owner
+CREATE FUNCTION outbox_actor(p_scopes text[] DEFAULT '{operate}'::text[])
 RETURNS text
 LANGUAGE plpgsql STABLE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 26842be8c3ec9493acec202650ea81a27ed101b23a64e1dd29c1996716665673
-COMMENT ON FUNCTION outbox_actor() IS 'Internal: returns the actor: the login, the owner of a gateway''s API key, or `NAME via LOGIN` of a naming gateway.';
+-- body: sha256 efcd5bca320fcff54fdab0c74b9a127030c71df5bf46e8d5e69e1efb672c721c
+COMMENT ON FUNCTION outbox_actor(text[]) IS 'Internal: returns the actor: the login, the owner of a gateway''s API key, or `NAME via LOGIN` of a naming gateway.';
 
--- function outbox_actor_of_key(text) of symphony_owner
-CREATE FUNCTION outbox_actor_of_key(p_api_key text)
+-- function outbox_actor_of_key(text, text[]) of symphony_owner
+CREATE FUNCTION outbox_actor_of_key(p_api_key text, p_scopes text[])
 RETURNS text
 LANGUAGE plpgsql STABLE
 SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 fd653e9cc4c52677085ca6eb86d3bded7cc710c89f8ee9d3052bbe81bc6efb9a
-COMMENT ON FUNCTION outbox_actor_of_key(text) IS 'Internal: returns the owner of a valid API key with the scope operate, or raises P7016.';
+-- body: sha256 b0769b4b90cee12aa6b184a40287857c8d11e872fdfbd4c26045e31073145da2
+COMMENT ON FUNCTION outbox_actor_of_key(text, text[]) IS 'Internal: returns the owner of a valid API key with one of the scopes, or raises P7016.';
 
 -- function outbox_attempt_ceiling() of symphony_owner
 CREATE FUNCTION outbox_attempt_ceiling()
@@ -3058,7 +3113,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 b589340cafa84800b52a810c5ca5937ddb0905b692da10ea108e20bbeb73866b
+-- body: sha256 6f95fc78385fcc3851eb6caf14fbec9abbc7f3fd5a0fc36aa02a263269a9e706
 COMMENT ON FUNCTION raise_already_terminal(uuid) IS 'Internal: raises P7001 with the terminal state of the item.';
 
 -- function raise_dispatch_frozen(boolean) of symphony_owner
@@ -3089,6 +3144,15 @@ SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 17e2992d0a62ccbe5f263a002e35a4a7015e0e633aefdcf56afa6232543bc917
 COMMENT ON FUNCTION raise_lease_lost(uuid, uuid) IS 'Internal: raises P7002; DETAIL is the outcome that this token recorded.';
+
+-- function raise_not_cancellable(uuid, text) of symphony_owner
+CREATE FUNCTION raise_not_cancellable(p_outbox_id uuid, p_reason text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 2931b95fedc250b7df6a3a1bf9bd6d273f0113ef17e0c33f72efd373a1e60c43
+COMMENT ON FUNCTION raise_not_cancellable(uuid, text) IS 'Internal: raises P7013 with the reason in DETAIL and the remedy in HINT.';
 
 -- function raise_unknown_job(text) of symphony_owner
 CREATE FUNCTION raise_unknown_job(p_job_name text)
@@ -3212,7 +3276,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 9fc686070aa02e94d0a2f7077e8439161c40b1c55b601a3dc8ed546fbef0659a
+-- body: sha256 729253cb85bd368ade22330bad2c8f2bf7618997d3dcff837db5dae99ae0b4a6
 COMMENT ON FUNCTION redrive_position(uuid) IS 'Internal: returns the position of a redrive in a halted stream, null for the end. Raises P7006 if later items would overtake it.';
 
 -- function refuse_argument(text, text) of symphony_owner
@@ -3353,6 +3417,17 @@ SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 e0da23bed97c174aa16e448d37d942b7dd76cda18113ddea9e774aa486953059
 COMMENT ON FUNCTION report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[], uuid[]) IS 'Internal: returns the rows of an enqueue that has known items. Raises P7004 for a known instruction and key with other content.';
+
+-- function require_cancellable_item(uuid, text) of symphony_owner
+CREATE FUNCTION require_cancellable_item(p_outbox_id uuid, p_actor text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 71a3b467a157c7199797821aac710494b3d7ce04cc191b4c9552400abff6528d
+COMMENT ON FUNCTION require_cancellable_item(uuid, text) IS 'Internal: raises P7013 for a locked item that is terminal, or that a call may have paid or may still pay.';
 
 -- function require_key_scope(text) of symphony_owner
 CREATE FUNCTION require_key_scope(p_key_scope text)
@@ -3517,7 +3592,7 @@ RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 6597d281ee11198b16f5055f6e8e5aa8e94f6ab2e748e87a3b206d148492df60
+-- body: sha256 1256963806372c4ea248aec0965af64a04bd2c169e1a6a7e2f1c1ae80fa8383f
 COMMENT ON FUNCTION roll_up_outbox_tallies() IS 'Internal: adds the tallies of recorded attempts to totals per minute.';
 
 -- function schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) of symphony_owner
@@ -3593,7 +3668,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 4d1048e2ca65c8d54ace48140f4af868c53b844f63aadf661f34635485aded01
+-- body: sha256 4bfe09b9e1ab4b1b7a533a8ede135551082b71391ebeb95b304044432541d0e2
 COMMENT ON FUNCTION settle_ordered_heads(uuid[]) IS 'Internal: halts or advances the ordered streams of these terminal attempts.';
 
 -- function shows_long_number(text) of symphony_owner
@@ -3745,6 +3820,10 @@ GRANT EXECUTE ON function approve_outbox_limit(uuid) TO symphony_control;
 GRANT EXECUTE ON function approve_outbox_proposal(uuid) TO symphony_control;
 GRANT EXECUTE ON function authenticate_api_key(text, bytea) TO symphony_auth;
 GRANT EXECUTE ON function begin_outbox_dispatch(uuid, uuid, text) TO symphony_executor;
+GRANT EXECUTE ON function cancel_outbox_instruction(text, text, text) TO symphony_control;
+GRANT EXECUTE ON function cancel_outbox_instruction(text, text, text) TO symphony_ingest;
+GRANT EXECUTE ON function cancel_outbox_item(uuid, text) TO symphony_control;
+GRANT EXECUTE ON function cancel_outbox_item(uuid, text) TO symphony_ingest;
 GRANT EXECUTE ON function cancel_timer(uuid) TO symphony_control;
 GRANT EXECUTE ON function cancel_timer(uuid) TO symphony_ingest;
 GRANT EXECUTE ON function check_dispatch_epoch(text, uuid, bigint, timestamp with time zone) TO symphony_executor;

@@ -19,6 +19,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   alerts: async () => (await import('./commands/status.js')).registerAlerts,
   workers: async () => (await import('./commands/status.js')).registerWorkers,
   show: async () => (await import('./commands/show.js')).registerShow,
+  cancel: async () => (await import('./commands/cancel.js')).registerCancel,
   dlq: async () => (await import('./commands/dlq.js')).registerDlq,
   redrive: async () => (await import('./commands/dlq.js')).registerRedrive,
   holds: async () => (await import('./commands/holds.js')).registerHolds,

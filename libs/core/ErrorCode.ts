@@ -83,6 +83,7 @@ type SymphonyErrorCode =
   | 'NESTED_TRANSACTION'
   | 'NOTHING_TO_DO'
   | 'NOT_A_TEST_DATABASE'
+  | 'NOT_CANCELLABLE'
   | 'NOT_DEPLOYED'
   | 'NOT_REPLACEABLE'
   | 'NOT_SENT'

@@ -188,11 +188,27 @@ export class KeyReusedError extends DatabaseError {
   }
 }
 
+/** A payment cannot be cancelled: a call may have paid it or may still pay it, or it has ended. */
+export class NotCancellableError extends DatabaseError {
+  /**
+   * LEASED, OUTCOME_UNKNOWN, LATE_OUTCOME, DISPATCH_FROZEN, OUTCOME_MESSAGE, DISPATCHED, FAILED or CANCELLED. The last
+   * one means that an earlier call has cancelled it.
+   */
+  readonly reason: string | undefined
+
+  constructor(code: ErrorCode, message: string, fields: DatabaseErrorFields) {
+    super(code, message, fields)
+    const { reason } = parseDetail(fields.detail)
+    this.reason = typeof reason === 'string' ? reason : undefined
+  }
+}
+
 interface RaisedDetail {
   readonly recorded?: unknown
   readonly attempt_no?: unknown
   readonly state?: unknown
   readonly instruction_id?: unknown
+  readonly reason?: unknown
 }
 
 /** Parses the JSON that our SQL writes into DETAIL. Any other content counts as no detail. */

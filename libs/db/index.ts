@@ -19,6 +19,7 @@ export {
   KeyReusedError,
   LeaseLostError,
   NestedTransactionError,
+  NotCancellableError,
   RoleError,
   StaleStatementError,
   TlsError,

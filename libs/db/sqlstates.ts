@@ -15,6 +15,7 @@ export const RAISED_SQLSTATES: ReadonlyMap<string, ErrorCode> = new Map([
   ['P7010', 'INBOX_TRANSITION'],
   ['P7011', 'INBOX_UNKNOWN'],
   ['P7012', 'UNKNOWN_JOB'],
+  ['P7013', 'NOT_CANCELLABLE'],
   ['P7014', 'KEY_REUSED'],
   ['P7015', 'RETURN_EXCEEDS_PAYMENT'],
   ['P7016', 'ACTOR_UNVERIFIED'],

@@ -6,6 +6,7 @@ import {
   IdempotencyConflictError,
   KeyReusedError,
   LeaseLostError,
+  NotCancellableError,
   StaleStatementError,
   TlsError,
 } from './errors.js'
@@ -76,6 +77,7 @@ const RAISED_CLASSES: ReadonlyMap<ErrorCode, typeof DatabaseError> = new Map<Err
   ['LEASE_LOST', LeaseLostError],
   ['IDEMPOTENCY_CONFLICT', IdempotencyConflictError],
   ['KEY_REUSED', KeyReusedError],
+  ['NOT_CANCELLABLE', NotCancellableError],
 ])
 
 function reportedByServer(error: ServerError, context: FailureContext): DatabaseError {

@@ -9,6 +9,8 @@ export type Role = Parameters<typeof readItemViews>[0]
 export interface ApiRoles {
   /** symphony_ingest, for the scope ingest */
   readonly ingest: Role
+  /** symphony_ingest on behalf of a person, to cancel a payment */
+  readonly ingestFor: (identity: Pick<Identity, 'owner' | 'apiKey'>) => Role
   /** symphony_readonly, for the scope read */
   readonly readonly: Role
   /** symphony_auditor, for the scope audit */

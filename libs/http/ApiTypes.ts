@@ -22,6 +22,7 @@ import type {
 import type { Changed } from './shapes/common.js'
 import type {
   Approved,
+  Cancelled,
   Contradiction,
   ContradictionPage,
   DeadLetter,
@@ -76,6 +77,7 @@ export interface ApiTypes {
   readonly Alert: Alert
   readonly Alerts: Alerts
   readonly Approved: Approved
+  readonly Cancelled: Cancelled
   readonly Attempt: Attempt
   readonly Changed: Changed
   readonly Contradiction: Contradiction

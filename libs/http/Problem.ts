@@ -28,6 +28,7 @@ export const PROBLEMS = Object.freeze({
   ALREADY_ENDED: { status: 409, title: 'The payment has ended' },
   RETURN_EXCEEDS_PAYMENT: { status: 409, title: 'The returns would exceed the payment' },
   NOT_REPLACEABLE: { status: 409, title: 'The payment cannot be replaced' },
+  NOT_CANCELLABLE: { status: 409, title: 'The payment cannot be cancelled' },
   DECISION_REFUSED: { status: 409, title: 'The current state does not allow this' },
   SECOND_PERSON_REQUIRED: { status: 409, title: 'This needs a second person' },
   SUBJECT_ERASED: { status: 409, title: 'The encryption key of the subject was destroyed' },
@@ -61,6 +62,8 @@ export interface Problem {
   readonly argument?: string
   /** Instruction that the key belongs to. Only with KEY_REUSED. */
   readonly instructionId?: string
+  /** Why the payment cannot be cancelled. Only with NOT_CANCELLABLE. */
+  readonly reason?: string
   readonly requestId: string
 }
 
@@ -94,7 +97,7 @@ interface ProblemContext {
 
 /** Turns an error into the problem for the client. An unexpected error is INTERNAL without details. */
 export function toProblem(error: unknown, { requestId, invalid }: ProblemContext): Problem {
-  const { code, detail, argument, instructionId } = classifyError(error, invalid)
+  const { code, detail, argument, instructionId, reason } = classifyError(error, invalid)
   const { status, title } = PROBLEMS[code]
   return {
     type: `urn:symphony:problem:${code.toLowerCase().replaceAll('_', '-')}`,
@@ -104,6 +107,7 @@ export function toProblem(error: unknown, { requestId, invalid }: ProblemContext
     ...(detail === undefined ? {} : { detail }),
     ...(argument === undefined ? {} : { argument }),
     ...(instructionId === undefined ? {} : { instructionId }),
+    ...(reason === undefined ? {} : { reason }),
     requestId,
   }
 }
@@ -113,6 +117,7 @@ interface ClassifiedError {
   readonly detail?: string | undefined
   readonly argument?: string | undefined
   readonly instructionId?: string | undefined
+  readonly reason?: string | undefined
 }
 
 function classifyError(error: unknown, invalid: ProblemCode): ClassifiedError {
@@ -130,6 +135,7 @@ const RAISED: Readonly<Record<string, ProblemCode>> = {
   HELD: 'DECISION_REFUSED',
   RETURN_EXCEEDS_PAYMENT: 'RETURN_EXCEEDS_PAYMENT',
   NOT_REPLACEABLE: 'NOT_REPLACEABLE',
+  NOT_CANCELLABLE: 'NOT_CANCELLABLE',
   APPROVAL_REQUIRED: 'SECOND_PERSON_REQUIRED',
   ACTOR_UNVERIFIED: 'UNAUTHENTICATED',
   INBOX_UNKNOWN: 'MESSAGE_NOT_FOUND',
@@ -156,7 +162,10 @@ function classifyDatabaseError(error: SymphonyError, invalid: ProblemCode): Clas
   if (error.code === 'INVALID_PARAMETER') return { code: invalid, detail: error.message }
   const raised = RAISED[error.code]
   // Messages of Symphony's own functions are safe to show: they name only items, people and states.
-  if (raised !== undefined) return { code: raised, detail: sentences(error.message, textIn(error, 'hint')) }
+  if (raised !== undefined) {
+    const reason = textIn(error, 'reason')
+    return { code: raised, detail: sentences(error.message, textIn(error, 'hint')), reason }
+  }
   const disposition = textIn(error, 'disposition')
   if (disposition === 'unknown') {
     return {

@@ -5,7 +5,7 @@ import { rateLimitKey, type Identity } from './access/Identity.js'
 import type { ApiRoles } from './Api.js'
 import { REQUEST_BYTES } from './limits.js'
 import { ProblemError } from './Problem.js'
-import type { Route } from './routes/route.js'
+import { scopesOf, type Route } from './routes/route.js'
 
 interface RequestAuthorizerOptions {
   readonly authenticator: Authenticator
@@ -49,8 +49,9 @@ export class RequestAuthorizer {
   }
 
   async #requireRight({ access, participants }: Route, identity: Identity): Promise<void> {
-    if (access === 'any' || access === 'open' || access === 'signature') return
-    if (!identity.scopes.includes(access)) {
+    const scopes = scopesOf({ access })
+    if (scopes.length === 0) return
+    if (!scopes.some((scope) => identity.scopes.includes(scope))) {
       throw new ProblemError('SCOPE_MISSING', `This needs the scope ${access}.`)
     }
     if (participants === 'refused' && identity.participants !== null) {
@@ -59,7 +60,7 @@ export class RequestAuthorizer {
         'This route covers all participants; this key is restricted to some. Use an unrestricted key.',
       )
     }
-    if (access === 'operate') await this.#requireGateway(identity.apiKey === null ? 'names' : 'keys')
+    if (scopes.includes('operate')) await this.#requireGateway(identity.apiKey === null ? 'names' : 'keys')
     // A request that enqueues sets the scope of its idempotency key, which only a gateway may do.
     if (access === 'ingest') await this.#requireGateway('keys')
   }

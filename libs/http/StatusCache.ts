@@ -151,6 +151,8 @@ function figuresOf(queue: OutboxStatus): QueueStats {
     failedLastHour: String(queue.failedLastHour),
     returnedTotal: String(queue.returnedTotal),
     dlqDepth: String(queue.dlqDepth),
+    cancelledTotal: String(queue.cancelledTotal),
+    cancelledLastHour: String(queue.cancelledLastHour),
     unreviewedContradictionCount: String(queue.unreviewedContradictionCount),
     outcomeUnknownCount: String(queue.outcomeUnknownCount),
   }

@@ -1,7 +1,7 @@
 import { pino, type Logger } from 'pino'
 import { isActorGateway } from '../access/index.js'
 import type { Clock } from '../core/index.js'
-import { withActor, type Database } from '../db/index.js'
+import { withActor, type Actor, type Database } from '../db/index.js'
 import { ALERT_RULES, AlertWatch, Metrics, type AlertRule } from '../observability/index.js'
 import { readItems, readRailFields } from '../outbox/index.js'
 import { maskPayloadText, mergeFieldRules } from '../rails/index.js'
@@ -14,6 +14,7 @@ import {
   type SymphonyParts,
 } from '../symphony/index.js'
 import { settleWithin } from '../worker/index.js'
+import type { Identity } from './access/Identity.js'
 import type { OidcOptions } from './access/OidcAuthenticator.js'
 import type { Api, PayloadProtection } from './Api.js'
 import { buildHttpServer, type HttpServer } from './buildHttpServer.js'
@@ -109,13 +110,15 @@ function snapshots(
 function apiOf(parts: SymphonyParts, fleet: AnyFleet | undefined): Omit<Api, 'readStatusSnapshot'> {
   const { database, databaseName: name, contracts } = parts
   const control = database.as('symphony_control')
+  const ingest = database.as('symphony_ingest')
   return {
     roles: {
-      ingest: database.as('symphony_ingest'),
+      ingest,
+      ingestFor: (identity) => withActor(ingest, actorOf(identity)),
       readonly: database.as('symphony_readonly'),
       auditor: database.as('symphony_auditor'),
       auth: database.as('symphony_auth'),
-      control: ({ apiKey, owner }) => withActor(control, apiKey === null ? { person: owner } : { apiKey }),
+      control: (identity) => withActor(control, actorOf(identity)),
       mayActFor: (people) => isActorGateway(control, people),
     },
     databaseName: name,
@@ -123,6 +126,10 @@ function apiOf(parts: SymphonyParts, fleet: AnyFleet | undefined): Omit<Api, 're
     rails: contracts,
     protection: payloadProtection(parts),
   }
+}
+
+function actorOf({ apiKey, owner }: Pick<Identity, 'owner' | 'apiKey'>): Actor {
+  return apiKey === null ? { person: owner } : { apiKey }
 }
 
 function payloadProtection({ contracts, vault }: SymphonyParts): PayloadProtection {

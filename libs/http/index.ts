@@ -52,6 +52,7 @@ export type {
 export type { Changed } from './shapes/common.js'
 export type {
   Approved,
+  Cancelled,
   Contradiction,
   ContradictionPage,
   DeadLetter,

@@ -1,6 +1,6 @@
 import { Type, type TSchema } from 'typebox'
 import { PROBLEMS, type ProblemCode } from './Problem.js'
-import type { Route } from './routes/route.js'
+import { scopesOf, type Route } from './routes/route.js'
 import { oneOf, shape } from './shapes/common.js'
 
 interface OpenApiOptions {
@@ -45,12 +45,12 @@ const TAGS: Readonly<Record<string, string>> = {
 }
 
 function operationOf(route: Route): object {
-  const { path, method, tag, summary, access, body, example } = route
+  const { path, method, tag, summary, body, example } = route
   return {
     operationId: operationIdOf(method, path),
     tags: [tag],
     summary,
-    ...(access === 'open' || access === 'signature' ? { security: [] } : { security: [{ bearer: [access] }] }),
+    security: securityOf(route),
     parameters: [
       ...parametersIn('path', route.params, example?.params),
       ...parametersIn('query', route.query, example?.query),
@@ -59,6 +59,13 @@ function operationOf(route: Route): object {
     ...(body === undefined ? {} : { requestBody: { required: true, content: jsonOf(body, example?.body) } }),
     responses: { ...successesOf(route), ...problemsOf(route) },
   }
+}
+
+/** Returns the alternatives of which a caller needs one; none for a route that needs no key. */
+function securityOf(route: Route): readonly object[] {
+  const { access } = route
+  if (access === 'open' || access === 'signature') return []
+  return access === 'any' ? [{ bearer: [access] }] : scopesOf(route).map((scope) => ({ bearer: [scope] }))
 }
 
 function operationIdOf(method: string, path: string): string {
@@ -144,7 +151,9 @@ export function problemCodesOf({ access, participants, body, query, problems }: 
       ...(known ? KNOWN : []),
       ...(known && access !== 'any' ? (['SCOPE_MISSING'] as const) : []),
       ...(known && participants === 'refused' ? (['PARTICIPANT_REFUSED'] as const) : []),
-      ...(access === 'operate' || access === 'ingest' ? (['OPERATE_UNAVAILABLE'] as const) : []),
+      ...(scopesOf({ access }).some((scope) => scope === 'operate' || scope === 'ingest')
+        ? (['OPERATE_UNAVAILABLE'] as const)
+        : []),
       ...(body === undefined ? [] : BODY),
       ...(query === undefined && known ? (['INVALID_QUERY'] as const) : []),
       ...(access === 'open' ? [] : (['DATABASE_UNAVAILABLE'] as const)),
@@ -171,6 +180,9 @@ const ProblemShape = shape(
     detail: Type.Optional(Type.String()),
     argument: Type.Optional(Type.String({ description: 'invalid argument' })),
     instructionId: Type.Optional(Type.String({ description: 'KEY_REUSED: instruction that the key belongs to' })),
+    reason: Type.Optional(
+      Type.String({ description: 'NOT_CANCELLABLE: LEASED, OUTCOME_UNKNOWN, CANCELLED (an earlier request did it) …' }),
+    ),
     requestId: Type.String(),
   },
   { description: 'problem; it never contains a payload' },

@@ -154,7 +154,7 @@ function readTerminalOutcome(row: LedgerRow, books: RailBookComparison | undefin
     outboxId: row.subject,
     state,
     railReference: row.field('rail_reference'),
-    decidedByPeople: row.field('error_code') === 'OPERATOR_DECISION',
+    decidedByPeople: row.field('action') === 'decided',
   } as const
   books?.add(outcome)
   return outcome

@@ -154,7 +154,17 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
     help: 'DISPATCHED payments of which the rail returned money. Amounts are not summed, because currencies differ.',
     read: ({ outbox }) => [outbox.returnedTotal],
   },
-  { name: 'dlq_depth', help: 'Items that ended as FAILED.', read: ({ outbox }) => [outbox.dlqDepth] },
+  {
+    name: 'dlq_depth',
+    help: 'Items that ended as FAILED, cancelled ones included.',
+    read: ({ outbox }) => [outbox.dlqDepth],
+  },
+  {
+    name: 'cancelled_total',
+    help: 'Items that were cancelled before they were sent.',
+    type: 'counter',
+    read: ({ outbox }) => [outbox.cancelledTotal],
+  },
   {
     name: 'expired_lease_count',
     help: 'Leases that have expired and are not repaired yet.',
@@ -185,7 +195,7 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
   },
   {
     name: 'outbox_recent_attempts',
-    help: 'Attempts recorded within the last 15 minutes, by state.',
+    help: 'Attempts recorded within the last 15 minutes, by state; FAILED without cancellations.',
     labelNames: ['state'],
     read: ({ outbox }) => [
       [outbox.dispatchedRecently, { state: 'DISPATCHED' }],

@@ -3,7 +3,7 @@
  *
  * | state | moved by | a crash there leaves |
  * | --- | --- | --- |
- * | due, scheduled | `claimOutboxBatch` leases it | the row |
+ * | due, scheduled | `claimOutboxBatch` leases it, `cancelOutboxItem` ends it | the row |
  * | leased (in flight) | its holder completes, renews or releases it; `repairExpiredLeases` or another claim takes an expired one | a lease that expires, then a ledger row and the mark "outcome unknown" |
  * | blocked | the end of the ordered item before it; the end of a pause | the row |
  * | held | operators, two of them for a decision about money | the row |
@@ -54,6 +54,7 @@ export {
 export type { DeclaredRail } from './operate.js'
 export { approveOutboxLimit, proposeOutboxLimit, withdrawOutboxLimit } from './limits.js'
 export type { LimitKind, LimitRule } from './limits.js'
+export { cancelOutboxInstruction, cancelOutboxItem } from './cancel.js'
 export { EpochFile } from './EpochFile.js'
 export { enqueue, enqueueChecked, enqueueMany } from './enqueue.js'
 export type { EnqueueChecks, EnqueueOptions, InstructionEncryptor } from './enqueue.js'
@@ -138,6 +139,7 @@ export type {
   AttemptAction,
   AttemptOutcome,
   AttemptState,
+  CancelledItem,
   ClaimedItem,
   CompletionState,
   CompletionVerdict,

@@ -45,6 +45,9 @@ export interface OutboxStatus {
   readonly dlqDepth: bigint
   /** DISPATCHED payments of which the rail returned money. */
   readonly returnedTotal: bigint
+  /** Number of cancelled items. `failedTotal` and `dlqDepth` include them. */
+  readonly cancelledTotal: bigint
+  readonly cancelledLastHour: bigint
   /** Pending items with an unknown outcome. */
   readonly outcomeUnknownCount: bigint
   readonly heldOutcomeUnknownCount: bigint
@@ -73,7 +76,10 @@ export interface OutboxStatus {
   readonly oldestExpiredLeaseAgeSeconds: number
   /** Time for which items have been due while no relayer reported. */
   readonly dueWithoutWorkerSeconds: number
-  /** Number of attempts in the last 15 minutes, by state. The ages are those of the first such attempt. */
+  /**
+   * Number of attempts in the last 15 minutes, by state, without cancellations. The ages are those of the first such
+   * attempt.
+   */
   readonly dispatchedRecently: bigint
   readonly retryableRecently: bigint
   readonly failedRecently: bigint

@@ -108,6 +108,8 @@ export type AttemptAction =
   | 'decided'
   /** The lease expired. */
   | 'expired'
+  /** An application or an operator cancelled the item before it was sent. */
+  | 'cancelled'
 
 /** Lease, identified by its item and its token. */
 export interface LeaseRef {
@@ -132,7 +134,7 @@ export interface AttemptOutcome extends LeaseRef {
   /** Reason to hold the item instead of retrying it. Not allowed with DISPATCHED. */
   readonly holdReason?: string | null
   /** Action of the attempt. `not_sent` is not allowed with DISPATCHED. @default 'sent' */
-  readonly action?: Exclude<AttemptAction, 'decided' | 'expired'> | null
+  readonly action?: Exclude<AttemptAction, 'decided' | 'expired' | 'cancelled'> | null
 }
 
 export interface RecordedAttempt {
@@ -215,6 +217,12 @@ export type HoldDecision = 'DISPATCHED' | 'FAILED' | 'RETRY'
 export type DecisionResult =
   | { readonly status: 'APPLIED'; readonly proposalId: null }
   | { readonly status: 'PROPOSED'; readonly proposalId: string }
+
+/** Cancelled item and its terminal attempt. */
+export interface CancelledItem {
+  readonly outboxId: string
+  readonly attemptId: string
+}
 
 export interface ApprovedProposal {
   readonly outboxId: string

@@ -3,6 +3,7 @@ import type { RoleHandle } from '../db/index.js'
 import {
   approveOutboxLimit,
   approveOutboxProposal,
+  cancelOutboxItem,
   freezeDispatch,
   liftDispatchFreeze,
   pauseOutbox,
@@ -24,6 +25,7 @@ import {
   withdrawOutboxLimit,
   withdrawOutboxProposal,
   type ApprovedProposal,
+  type CancelledItem,
   type ContradictionView,
   type DecisionResult,
   type FailedItemView,
@@ -72,7 +74,7 @@ export class Operator {
     return pages(async (page) => flattened(await readHeldItems(this.#control, { ...search, ...page })))
   }
 
-  /** Returns failed payments, newest first, each with its error and its redrives. */
+  /** Returns failed payments, newest first, each with its error and its redrives; without cancelled ones. */
   failed(search: Search = {}): AsyncIterable<FailedPayment> {
     requireKnownOptions(search, FILTERS_OF_A_STATE)
     return pages(async (page) => flattened(await readFailedItems(this.#control, { ...search, ...page })))
@@ -81,6 +83,11 @@ export class Operator {
   /** Blocks one payment until people decide it. */
   async hold({ outboxId, reason }: { readonly outboxId: string } & WithReason): Promise<void> {
     await placeOutboxHold(this.#control, outboxId, reason)
+  }
+
+  /** Cancels a payment that no call can still pay; it ends FAILED. Otherwise throws `NotCancellableError`. */
+  cancel({ outboxId, reason }: { readonly outboxId: string } & WithReason): Promise<CancelledItem> {
+    return cancelOutboxItem(this.#control, outboxId, reason)
   }
 
   /** Applies a decision about a held payment, or proposes it where another person must approve. */

@@ -1,12 +1,15 @@
-import { InvalidArgumentError, requireKnownOptions } from '../core/index.js'
-import type { RoleHandle } from '../db/index.js'
+import { InvalidArgumentError, requiredObject, requireKnownOptions } from '../core/index.js'
+import { requireTransaction, withSchema, type RoleHandle } from '../db/index.js'
 import {
+  cancelOutboxInstruction,
+  cancelOutboxItem,
   readAttempts,
   readItemEvents,
   readItems,
   readItemViews,
   readOutboxStatus,
   searchItems,
+  type CancelledItem,
   type ItemEvent,
   type ItemSearch,
   type ItemStatus,
@@ -14,6 +17,7 @@ import {
   type LedgerAttempt,
   type OutboxStatus,
 } from '../outbox/index.js'
+import type { EnqueueOptions } from './options.js'
 
 /** Outbox id or instruction id of a payment. */
 export type PaymentKey = { readonly outboxId: string } | { readonly instructionId: string }
@@ -25,18 +29,59 @@ export type PaymentEvent =
   | { readonly kind: 'attempt'; readonly at: Date; readonly attempt: LedgerAttempt }
   | { readonly kind: 'event'; readonly at: Date; readonly event: ItemEvent }
 
-/** Reads payments. The login needs `symphony_readonly`. Payloads and lease tokens are never returned. */
-export class Payments {
-  readonly #readonly: RoleHandle
+/** Payment to cancel, by its outbox id, or by its instruction id and key, and the reason. */
+export type Cancellation = (
+  | { readonly outboxId: string }
+  | {
+      readonly instructionId: string
+      /** @default instructionId */
+      readonly idempotencyKey?: string
+    }
+) & {
+  /** Reason, recorded in the ledger for ever. */
+  readonly reason: string
+}
 
-  constructor(readonly: RoleHandle) {
-    this.#readonly = readonly
+/**
+ * Reads and cancels payments. To read, the login needs `symphony_readonly`. Payloads and lease tokens are never
+ * returned.
+ */
+export class Payments {
+  readonly #role: () => RoleHandle
+  readonly #schema: string | undefined
+
+  /** Calls `role` only to read, because `cancel` uses the transaction of the caller. */
+  constructor(role: () => RoleHandle, schema?: string) {
+    this.#role = role
+    this.#schema = schema
+  }
+
+  get #readonly(): RoleHandle {
+    return this.#role()
+  }
+
+  /**
+   * Cancels a payment in your transaction, with which the cancellation is committed or rolled back. The transaction
+   * needs `symphony_ingest` and READ COMMITTED. The payment ends FAILED with the error code CANCELLED. By instruction id
+   * and key, cancels the newest item of the payment. Throws `NotCancellableError` if a call may have paid it or may
+   * still pay it, or if it has ended.
+   */
+  async cancel(cancellation: Cancellation, options: EnqueueOptions): Promise<CancelledItem> {
+    const { tx } = requiredObject('options', options, '{ tx } with the transaction to cancel in')
+    requireTransaction(tx)
+    requireKnownOptions(cancellation, CANCELLATION_FIELDS, 'cancellation.')
+    requireOneKey(cancellation)
+    // No await before the statement is sent: a caller that forgot to await cancel() would otherwise send COMMIT first.
+    const role = this.#schema === undefined ? tx : withSchema(tx, this.#schema)
+    const { reason } = cancellation
+    if ('outboxId' in cancellation) return cancelOutboxItem(role, cancellation.outboxId, reason)
+    const { instructionId, idempotencyKey = instructionId } = cancellation
+    return cancelOutboxInstruction(role, instructionId, idempotencyKey, reason)
   }
 
   /** Returns the newest item of the payment; undefined if the database does not know it. */
   async get(key: PaymentKey): Promise<ItemStatus | undefined> {
-    if ('outboxId' in key === 'instructionId' in key)
-      throw new InvalidArgumentError('key', 'expected either outboxId or instructionId')
+    requireOneKey(key)
     const [newest] = await readItems(this.#readonly, key)
     return newest
   }
@@ -71,6 +116,13 @@ export class Payments {
     return readOutboxStatus(this.#readonly)
   }
 }
+
+function requireOneKey(key: PaymentKey): void {
+  if ('outboxId' in key === 'instructionId' in key)
+    throw new InvalidArgumentError('key', 'expected either outboxId or instructionId')
+}
+
+const CANCELLATION_FIELDS: readonly string[] = ['outboxId', 'instructionId', 'idempotencyKey', 'reason']
 
 /** Filters of a search. */
 const PAYMENT_FILTERS: readonly string[] = Object.keys({

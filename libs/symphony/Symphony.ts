@@ -146,7 +146,7 @@ export class Symphony<
     return enqueueMany(completed, { tx, ...this.#checks })
   }
 
-  /** Runs the body in a transaction of its own, for scripts and tests. The transaction can only enqueue. */
+  /** Runs the body in a transaction of its own, for scripts and tests. The transaction can only enqueue and cancel. */
   transaction<T>(body: (tx: Tx) => Promise<T>): Promise<T> {
     return this.#as('symphony_ingest').transaction(body)
   }
@@ -213,7 +213,7 @@ export class Symphony<
   }
 
   get payments(): Payments {
-    return new Payments(this.#as('symphony_readonly'))
+    return new Payments(() => this.#as('symphony_readonly'), this.#options.schema)
   }
 
   get operator(): Operator {

@@ -6,10 +6,14 @@ CROSS JOIN LATERAL (VALUES
   ('DISPATCHED', s.dispatched_total),
   ('RETRYABLE', s.retryable_total),
   ('FAILED', s.failed_total),
-  ('ZOMBIE_REQUEUE', s.zombie_requeue_total)
+  ('ZOMBIE_REQUEUE', s.zombie_requeue_total),
+  ('CANCELLED', s.cancelled_total)
 ) AS t(state, total)
-LEFT JOIN (SELECT a.state::text, count(*) AS attempts FROM payment_outbox_attempts a GROUP BY a.state) l
-  ON l.state = t.state
+LEFT JOIN (
+  SELECT a.state::text, count(*) AS attempts FROM payment_outbox_attempts a GROUP BY a.state
+  UNION ALL
+  SELECT 'CANCELLED', count(*) FROM payment_outbox_attempts a WHERE a.action = 'cancelled'
+) l ON l.state = t.state
 WHERE t.total <> COALESCE(l.attempts, 0)
 UNION ALL
 SELECT 'returned payments', l.payments::text, s.returned_total::text

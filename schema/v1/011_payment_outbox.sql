@@ -218,7 +218,7 @@ WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_fac
 COMMENT ON TABLE payment_outbox_attempts IS
   'The ledger: one immutable row per attempt, numbered 1, 2, 3 … per item.';
 COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS
-  'Time at which the item was claimed for this attempt; null for an operator''s decision.';
+  'Time at which the item was claimed for this attempt; null for a decision or a cancellation.';
 COMMENT ON COLUMN payment_outbox_attempts.action IS
   'Action of this attempt: sent = the rail was called; inquired = the rail was only asked about an earlier call; '
   'not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired; '
@@ -353,11 +353,13 @@ CREATE TABLE IF NOT EXISTS outbox_attempt_tallies (
   failed bigint NOT NULL DEFAULT 0,
   zombie_requeue bigint NOT NULL DEFAULT 0,
   outcome_unknown bigint NOT NULL DEFAULT 0,
-  returned bigint NOT NULL DEFAULT 0
+  returned bigint NOT NULL DEFAULT 0,
+  cancelled bigint NOT NULL DEFAULT 0
 );
 COMMENT ON COLUMN outbox_attempt_tallies.outcome_unknown IS
   'Attempts among retryable and zombie_requeue that left the outcome unknown.';
 COMMENT ON COLUMN outbox_attempt_tallies.returned IS 'Payments whose first return was recorded.';
+COMMENT ON COLUMN outbox_attempt_tallies.cancelled IS 'Attempts among failed that are cancellations.';
 COMMENT ON TABLE outbox_attempt_tallies IS
   'Counts of attempts, one row per call that recorded them. Repair adds them to outbox_attempt_totals.';
 
@@ -368,11 +370,13 @@ CREATE TABLE IF NOT EXISTS outbox_attempt_totals (
   failed bigint NOT NULL DEFAULT 0,
   zombie_requeue bigint NOT NULL DEFAULT 0,
   outcome_unknown bigint NOT NULL DEFAULT 0,
-  returned bigint NOT NULL DEFAULT 0
+  returned bigint NOT NULL DEFAULT 0,
+  cancelled bigint NOT NULL DEFAULT 0
 );
 COMMENT ON COLUMN outbox_attempt_totals.outcome_unknown IS
   'Attempts among retryable and zombie_requeue that left the outcome unknown.';
 COMMENT ON COLUMN outbox_attempt_totals.returned IS 'Payments whose first return was recorded.';
+COMMENT ON COLUMN outbox_attempt_totals.cancelled IS 'Attempts among failed that are cancellations.';
 COMMENT ON TABLE outbox_attempt_totals IS
   'Attempts per minute. Minutes older than two hours are added to the row -infinity.';
 

@@ -40,6 +40,10 @@ GRANT EXECUTE ON FUNCTION
   schedule_timer(text, jsonb, timestamptz, text, text, uuid),
   cancel_timer(uuid)
 TO symphony_ingest;
+-- Applications stop their payments in their own transaction. A login can cancel any unsent item that it can name: the
+-- function cannot tell which application enqueued it.
+GRANT EXECUTE ON FUNCTION cancel_outbox_item(uuid, text), cancel_outbox_instruction(text, text, text)
+  TO symphony_ingest, symphony_control;
 -- Applications that encrypt fields need the wrapped keys of their subjects, which are useless without the master key,
 -- and may add keys.
 GRANT EXECUTE ON FUNCTION ensure_subject_keys(text[], uuid[], text[], text) TO symphony_ingest;

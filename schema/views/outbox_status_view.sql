@@ -50,9 +50,11 @@ WITH item AS (
   FROM item i
 ), recorded AS (
   -- Totals per minute, and the tallies that are not yet added to them.
-  SELECT o.minute AS at, o.dispatched, o.retryable, o.failed, o.zombie_requeue, o.returned FROM outbox_attempt_totals o
+  SELECT o.minute AS at, o.dispatched, o.retryable, o.failed, o.zombie_requeue, o.returned, o.cancelled
+  FROM outbox_attempt_totals o
   UNION ALL
-  SELECT t.recorded_at, t.dispatched, t.retryable, t.failed, t.zombie_requeue, t.returned FROM outbox_attempt_tallies t
+  SELECT t.recorded_at, t.dispatched, t.retryable, t.failed, t.zombie_requeue, t.returned, t.cancelled
+  FROM outbox_attempt_tallies t
 ), ledger AS (
   SELECT COALESCE(sum(r.dispatched), 0)::bigint AS dispatched_total,
     COALESCE(sum(r.retryable), 0)::bigint AS retryable_total,
@@ -62,11 +64,13 @@ WITH item AS (
     COALESCE(sum(r.dispatched) FILTER (WHERE w.last_hour), 0)::bigint AS dispatched_last_hour,
     COALESCE(sum(r.retryable) FILTER (WHERE w.last_hour), 0)::bigint AS retryable_last_hour,
     COALESCE(sum(r.failed) FILTER (WHERE w.last_hour), 0)::bigint AS failed_last_hour,
+    COALESCE(sum(r.cancelled), 0)::bigint AS cancelled_total,
+    COALESCE(sum(r.cancelled) FILTER (WHERE w.last_hour), 0)::bigint AS cancelled_last_hour,
     COALESCE(sum(r.dispatched) FILTER (WHERE w.recently), 0)::bigint AS dispatched_recently,
     COALESCE(sum(r.retryable) FILTER (WHERE w.recently), 0)::bigint AS retryable_recently,
-    COALESCE(sum(r.failed) FILTER (WHERE w.recently), 0)::bigint AS failed_recently,
+    COALESCE(sum(r.failed - r.cancelled) FILTER (WHERE w.recently), 0)::bigint AS failed_recently,
     min(r.at) FILTER (WHERE r.retryable > 0 AND w.recently) AS retryable_since,
-    min(r.at) FILTER (WHERE r.failed > 0 AND w.recently) AS failed_since
+    min(r.at) FILTER (WHERE r.failed > r.cancelled AND w.recently) AS failed_since
   FROM recorded r
   CROSS JOIN LATERAL (
     SELECT r.at > statement_timestamp() - interval '1 hour' AS last_hour,
@@ -137,12 +141,13 @@ SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_co
     SELECT extract(epoch FROM statement_timestamp() - z.paused_at) FROM outbox_pauses z WHERE z.kind = 'all'
   ), 0)::double precision AS all_paused_age_seconds,
   q.held_reference_invalid_count, l.returned_total, q.held_amount_approval_count, q.held_limit_exceeded_count,
-  q.held_limit_unreadable_count
+  q.held_limit_unreadable_count, l.cancelled_total, l.cancelled_last_hour
 FROM queue q CROSS JOIN ledger l CROSS JOIN contradiction c CROSS JOIN worker w LEFT JOIN verification v ON true;
 COMMENT ON VIEW supervisor_outbox_status IS
   'Status of the queue in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, '
   'held.';
-COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'Number of items that ended FAILED.';
+COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'Number of items that ended FAILED, cancelled ones included.';
+COMMENT ON COLUMN supervisor_outbox_status.cancelled_total IS 'Number of items that were cancelled.';
 COMMENT ON COLUMN supervisor_outbox_status.returned_total IS
   'Number of DISPATCHED payments of which the rail returned money. Sums of amounts would mix currencies.';
 COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS
@@ -151,8 +156,8 @@ COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS
 COMMENT ON COLUMN supervisor_outbox_status.due_without_worker_seconds IS
   'Time during which items have been due without a heartbeat of any relayer; 0 while one is alive, or no item is due.';
 COMMENT ON COLUMN supervisor_outbox_status.failed_recently IS
-  'FAILED attempts of the last 15 minutes; dispatched_recently and retryable_recently count the same time. The columns '
-  '…_recently_age_seconds are the age of the first such attempt in that time.';
+  'FAILED attempts of the last 15 minutes without cancellations; dispatched_recently and retryable_recently count the '
+  'same time. The columns …_recently_age_seconds are the age of the first such attempt in that time.';
 COMMENT ON COLUMN supervisor_outbox_status.last_unknown_code_age_seconds IS
   'Time since a worker received a code that its rail''s table does not contain; null without such a report in the last '
   'day.';

@@ -6,6 +6,7 @@ import crashPoints from './scenarios/r02CrashPoints.js'
 import histories from './scenarios/r05Histories.js'
 import cutConnections from './scenarios/r09CutConnections.js'
 import staleCompletions from './scenarios/r10StaleCompletions.js'
+import cancelRaces from './scenarios/r25CancelRaces.js'
 import limits from './scenarios/r26Limits.js'
 
 /**
@@ -48,6 +49,12 @@ const SHORT_FORMS: readonly ShortForm[] = [
     scenario: staleCompletions,
     size: { completions: 500 },
     atLeast: { refusedAsP7002: 500, lateOutcomesKept: 4 },
+  },
+  {
+    invariant: 'a cancel that races a claim has one winner: no cancelled payment is paid, no other is lost',
+    scenario: cancelRaces,
+    size: { races: 200 },
+    atLeast: { races: 200, cancelled: 4, claimedFirst: 4 },
   },
   {
     invariant: 'payments that pass without a person never exceed the limit of their participant',

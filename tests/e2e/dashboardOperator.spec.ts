@@ -95,6 +95,18 @@ describe('a payment', () => {
     expect(await stateOf(outboxId)).toBe('DUE')
   })
 
+  test('is cancelled by one person before it is sent, and then offers no action', async () => {
+    const { outboxId } = await enqueue(fixture.db)
+    const { page, goTo } = olga
+    await goTo(`payments/${outboxId}`)
+    await page.getByRole('button', { name: 'Cancel', exact: true }).click()
+    await giveReason(page, 'Cancel the payment', 'the order was cancelled')
+    await page.locator('main h1 + [data-state=FAILED]').waitFor()
+    expect(await page.locator('.timeline').innerText()).toMatch(/before it was sent[^]*the order was cancelled/)
+    expect(await page.locator('main .actions').count()).toBe(0)
+    expect(await stateOf(outboxId)).toBe('FAILED')
+  })
+
   test('needs a second person if its outcome is unknown; the proposer cannot approve', async () => {
     const { outboxId, instructionId } = await enqueueUnknown(fixture.db, { railType: DECLARED, payload: PAYLOAD })
     const { page, goTo } = olga

@@ -3,6 +3,8 @@ import {
   approveOutboxLimit,
   approveOutboxProposal,
   beginOutboxDispatch,
+  cancelOutboxInstruction,
+  cancelOutboxItem,
   checkDispatchEpoch,
   claimOutboxBatch,
   completeOutboxAttempt,
@@ -360,6 +362,21 @@ export class OutboxSequence {
               () => model.redrive(`person${step.person}`, name),
               async () =>
                 this.#describeDecision(await redriveOutboxItem(people[step.person]!, this.#names.id(name), REASON)),
+            ),
+        )
+      case 'cancel':
+        return this.#withItem(
+          step.item,
+          ({ terminal, lease, unknown }) => terminal === null && lease === null && !unknown,
+          ({ name, key }) =>
+            this.#same(
+              () => (step.byKey ? model.cancelNewest(key) : model.cancel(name)),
+              async () => {
+                const { outboxId } = step.byKey
+                  ? await cancelOutboxInstruction(ingest, this.#full(`i${key}`), this.#full(`k${key}`), REASON)
+                  : await cancelOutboxItem(ingest, this.#names.id(name), REASON)
+                return `cancelled ${this.#names.known(outboxId)}`
+              },
             ),
         )
       case 'approve':

@@ -1,4 +1,4 @@
-import { LeaseLostError, type DatabaseError } from '../../libs/db/index.js'
+import { LeaseLostError, NotCancellableError, type DatabaseError } from '../../libs/db/index.js'
 import type { ClaimedItem, CompletionVerdict } from '../../libs/outbox/index.js'
 
 /** Converts answers of the database into the text of the model. */
@@ -29,6 +29,7 @@ export function describeEvidence({ outcomeUnknown, evidence }: ClaimedItem): str
 }
 
 export function describeRefusal(error: DatabaseError): string {
+  if (error instanceof NotCancellableError) return `${error.sqlstate} ${error.reason}`
   if (!(error instanceof LeaseLostError)) return error.sqlstate ?? error.message
   const { recorded } = error
   return `P7002 ${recorded === undefined ? 'nothing' : `already ${recorded.attemptNo} ${recorded.state}`} recorded`

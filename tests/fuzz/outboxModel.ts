@@ -556,12 +556,17 @@ export class OutboxModel {
     return `cancelled ${name}`
   }
 
+  /** Cancels the newest item of the payment with this key. */
+  cancelNewest(key: number): string {
+    return this.cancel(this.items.findLast((item) => item.key === key)!.name)
+  }
+
   whyNotCancellable(item: Item): string | undefined {
     const { freeze } = this.#state
     if (item.terminal !== null) return isCancelled(item) ? 'CANCELLED' : item.terminal
     // Also an expired lease: its worker may still be in the call.
     if (item.lease !== null) return 'LEASED'
-    if (item.late !== null || this.#payment(item).some((other) => reportedPaid(other))) return 'LATE_OUTCOME'
+    if (item.late !== null || this.#debt(item).some(reportedPaid)) return 'LATE_OUTCOME'
     if (item.unknown) return 'OUTCOME_UNKNOWN'
     return freeze !== null && item.created < freeze.items ? 'DISPATCH_FROZEN' : undefined
   }

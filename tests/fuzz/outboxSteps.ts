@@ -33,6 +33,7 @@ export type OutboxStep =
   | { readonly do: 'expire' | 'makeDue'; readonly pick: number }
   | { readonly do: 'repair'; readonly batch: number }
   | { readonly do: 'placeHold' | 'redrive'; readonly person: number; readonly item: ItemPick }
+  | { readonly do: 'cancel'; readonly item: ItemPick; readonly byKey: boolean }
   | { readonly do: 'resolve'; readonly person: number; readonly item: ItemPick; readonly decision: Decision }
   | { readonly do: 'approve' | 'withdraw'; readonly person: number; readonly item: ItemPick }
   | {
@@ -155,6 +156,7 @@ export const outboxStep: fc.Arbitrary<OutboxStep> = fc.oneof(
     currency: fc.constantFrom('EUR', 'EUR', 'EUR', 'EUR', 'EUR', 'CHF'),
     reference: fc.nat(3),
   }),
+  step(3, ['cancel'], { item, byKey: oneIn(3) }),
   step(1, ['pause'], { kind: fc.constantFrom('rail', 'participant', 'stream', 'all'), which: two }),
   step(3, ['resume'], { pick: fc.nat(5) }),
   step(1, ['setPolicy'], { which: two, policy: fc.constantFrom('continue', 'halt', 'halt') }),

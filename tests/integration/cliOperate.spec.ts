@@ -46,6 +46,36 @@ async function failed(count: number, railType = `rail-${randomUUID()}`): Promise
   return items
 }
 
+describe('symphony cancel', () => {
+  test('cancels a payment by its id or instruction; --dry-run changes nothing', async () => {
+    const [first, second] = [await enqueue(db), await enqueue(db)]
+    const reason = ['--reason', 'the order was cancelled']
+    expect(await json(['cancel', first.outboxId, ...reason, '--dry-run'])).toEqual({
+      outboxId: first.outboxId,
+      possible: true,
+    })
+    expect(await json(['cancel', first.outboxId, ...reason])).toMatchObject({ outboxId: first.outboxId })
+    const key = ['--instruction', second.instructionId, '--key', second.idempotencyKey]
+    expect((await command(['cancel', ...key, ...reason])).stdout).toContain(`${second.outboxId} is cancelled`)
+    const { stdout } = await command(['show', first.outboxId])
+    expect(stdout).toContain('attempt 1 FAILED (cancelled, nothing sent): CANCELLED, the order was cancelled, by alice')
+    const again = await command(['cancel', first.outboxId, ...reason, '--dry-run'])
+    expect(again.exitCode).not.toBe(0)
+    expect(again.stderr).toContain('NOT_CANCELLABLE')
+  })
+
+  test('needs one of an id and --instruction, and a reason', async () => {
+    const { outboxId, instructionId } = await enqueue(db)
+    for (const words of [
+      ['cancel', '--reason', 'x'],
+      ['cancel', outboxId, '--instruction', instructionId, '--reason', 'x'],
+      ['cancel', outboxId],
+    ]) {
+      expect((await command(words)).exitCode).toBe(2)
+    }
+  })
+})
+
 describe('symphony dlq list', () => {
   test('lists failed payments with their error, latest first, in pages', async () => {
     const items = await failed(3)

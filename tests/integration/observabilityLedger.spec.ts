@@ -1,7 +1,13 @@
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { openDatabase } from '../../libs/db/index.js'
 import type { Database } from '../../libs/db/index.js'
-import { beginOutboxDispatch, OutboxRelayer, placeOutboxHold, type RelayerOptions } from '../../libs/outbox/index.js'
+import {
+  beginOutboxDispatch,
+  cancelOutboxItem,
+  OutboxRelayer,
+  placeOutboxHold,
+  type RelayerOptions,
+} from '../../libs/outbox/index.js'
 import { NotSentError, type RailAnswer } from '../../libs/rails/index.js'
 import { LeaseRepairWorker } from '../../libs/repair/index.js'
 import { useTestDatabase } from '../support/database.js'
@@ -107,6 +113,7 @@ async function countLedger(): Promise<Record<string, number>> {
        UNION ALL SELECT 'claim_batches_total', count(DISTINCT (actor, detail ->> 'lease_expires_at'))
          FROM payment_outbox_events WHERE event_type = 'LEASE_CLAIMED' AND actor LIKE 'relayer-%'
        UNION ALL SELECT 'dlq_depth', count(*) FROM attempt WHERE state = 'FAILED'
+       UNION ALL SELECT 'cancelled_total', count(*) FROM payment_outbox_attempts WHERE action = 'cancelled'
        UNION ALL SELECT 'outbox_pending_depth', count(*) FROM payment_outbox_pending
        UNION ALL SELECT 'outbox_held_count', count(*) FROM payment_outbox_pending
          WHERE hold_reason IS NOT NULL AND lease_token IS NULL
@@ -175,6 +182,8 @@ test('/metrics shows the same counts as the ledger after each kind of outcome', 
   )
   called.push(await loseAnAnswer(), await openABreaker(3), await hearNotifications(3), await attemptSecondTerminal())
   await decideByPeople()
+  const [unsent = ''] = await enqueueMany('unserved', 1)
+  await cancelOutboxItem(db.as('symphony_ingest'), unsent, 'not needed')
 
   const page = await scrape()
   const counted = await countLedger()
@@ -185,7 +194,7 @@ test('/metrics shows the same counts as the ledger after each kind of outcome', 
   expect({ ...shown, 'holds placed': holds }).toEqual(counted)
   // Checks that the run produced these counts. Otherwise zero would equal zero above.
   expect(counted).toMatchObject({
-    'attempts_total{state="FAILED"}': 3 + 2 + 1 + 1,
+    'attempts_total{state="FAILED"}': 3 + 2 + 1 + 1 + 1,
     'attempts_total{state="RETRYABLE"}': 3 + 1 + 2 + 1 + 3,
     'attempts_total{state="ZOMBIE_REQUEUE"}': 3 + 2 + 4 + 1 + 2 + 1 + 1 + 1 + 1,
     reaper_requeues_total: 16,
@@ -197,7 +206,8 @@ test('/metrics shows the same counts as the ledger after each kind of outcome', 
     'holds placed': 5,
     'outbox_held_by_reason{reason="OUTCOME_UNKNOWN"}': 5,
     'time_to_terminal_seconds_count{rail="plain",state="FAILED"}': 3,
-    dlq_depth: 7,
+    dlq_depth: 8,
+    cancelled_total: 1,
     expired_lease_count: 1,
     stuck_dispatching_count: 1,
     outbox_held_count: 5,

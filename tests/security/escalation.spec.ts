@@ -106,6 +106,13 @@ const ATTEMPTS: readonly Attempt[] = [
   ),
   attempt('executor', 'an internal function called', `SELECT $S.append_outbox_events('HOLD_PLACED', 'x', '{}', '{}')`),
   attempt('ingest', 'a sequence number', `SELECT $S.bump_participant_outbox_seq('p')`),
+  attempt('executor', 'a payment cancelled by a worker', `SELECT $S.cancel_outbox_item(gen_random_uuid(), 'x')`),
+  attempt('auditor', 'a payment cancelled by an auditor', `SELECT $S.cancel_outbox_instruction('i', 'k', 'x')`),
+  attempt(
+    'ingest',
+    'the function that ends an item without a check',
+    `SELECT $S.end_outbox_item(gen_random_uuid(), 'DISPATCHED', 'decided', 'x', 'x', 'x', 'x')`,
+  ),
   attempt(
     'executor',
     'the function that applies decisions',

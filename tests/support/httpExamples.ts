@@ -49,6 +49,10 @@ export async function seedExamples(db: TestDatabase): Promise<ExampleIds> {
     ...exampleInstruction('invoice-2044'),
     notBefore: new Date('2099-01-01T00:00:00Z'),
   })
+  const cancellable = await enqueue(db, {
+    ...exampleInstruction('invoice-2048'),
+    notBefore: new Date('2099-01-01T00:00:00Z'),
+  })
   await heartbeatOutboxWorker(executor, 'worker-1', {
     running: 1,
     waiting: 0,
@@ -84,6 +88,7 @@ export async function seedExamples(db: TestDatabase): Promise<ExampleIds> {
     [EXAMPLE.timerId, timerId],
     [EXAMPLE.contradictedId, contradicted.outboxId],
     [EXAMPLE.contradictionId, contradicted.eventId],
+    [EXAMPLE.cancellableId, cancellable.outboxId],
   ])
 }
 

@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import { ApiKeys, isActorGateway, type ApiKeyRequest } from '../../libs/access/index.js'
-import { withActor } from '../../libs/db/index.js'
+import { withActor, type Actor } from '../../libs/db/index.js'
 import {
   buildHttpServer,
   MetricsEndpoint,
@@ -50,14 +50,20 @@ const gateways = new WeakMap<TestDatabase, Promise<TestLogin>>()
 export async function apiRolesOf(db: TestDatabase): Promise<ApiRoles> {
   const { database } = await gatewayOf(db)
   const control = database.as('symphony_control')
+  const ingest = database.as('symphony_ingest')
   return {
-    ingest: database.as('symphony_ingest'),
+    ingest,
+    ingestFor: (identity) => withActor(ingest, actorOf(identity)),
     readonly: db.as('symphony_readonly'),
     auditor: db.as('symphony_auditor'),
     auth: db.as('symphony_auth'),
-    control: ({ apiKey, owner }) => withActor(control, apiKey === null ? { person: owner } : { apiKey }),
+    control: (identity) => withActor(control, actorOf(identity)),
     mayActFor: (people) => isActorGateway(control, people),
   }
+}
+
+function actorOf({ apiKey, owner }: Parameters<ApiRoles['control']>[0]): Actor {
+  return apiKey === null ? { person: owner } : { apiKey }
 }
 
 /** Returns the login of the HTTP gateway, created once per database. */

@@ -2,6 +2,7 @@ import { DatabaseError, type Queryable } from '../../libs/db/index.js'
 import {
   approveOutboxProposal,
   beginOutboxDispatch,
+  cancelOutboxItem,
   checkDispatchEpoch,
   claimOutboxBatch,
   completeOutboxAttempts,
@@ -53,6 +54,7 @@ const EXPECTED_REFUSALS: ReadonlySet<string | undefined> = new Set([
   'P7006',
   'P7007',
   'P7009',
+  'P7013',
   '40P01',
 ])
 
@@ -98,6 +100,7 @@ export class RandomOutbox {
       () => this.#approve(),
       () => this.#approve(),
       () => this.#withdraw(),
+      () => this.#cancel(),
       () => this.#pause(),
       () => this.#resume(),
       () => this.#setPolicy(),
@@ -133,6 +136,7 @@ export class RandomOutbox {
     await operations.exhaustAttempts(true)
     await operations.decide()
     await operations.redrive()
+    await operations.cancel()
     await operations.freeze()
     await operations.lease()
     await operations.order()
@@ -275,6 +279,11 @@ export class RandomOutbox {
     await withdrawOutboxProposal(this.#person(), this.#pick(this.#proposals.slice(-4)), 'not like this')
   }
 
+  async #cancel(): Promise<void> {
+    const role = this.#chance(0.5) ? this.#workers.ingest() : this.#person()
+    await cancelOutboxItem(role, this.#pick(this.#items), 'not needed')
+  }
+
   async #pause(): Promise<void> {
     const kind = this.#pick(['rail', 'participant', 'stream'] as const)
     await pauseOutbox(this.#person(), kind, this.#pick(kind === 'rail' ? this.#rails : this.#participants), 'wait')
@@ -358,6 +367,22 @@ class EveryOperation {
     await placeOutboxHold(this.#workers.people[0](), lease.outboxId, 'looks wrong')
     await this.#complete(lease, { state: 'RETRYABLE' })
     await resolveOutboxHold(this.#workers.people[0](), lease.outboxId, 'RETRY', 'looks right')
+  }
+
+  /** Cancels an item of an ordered stream, and a held one with a proposal. Leaves an item with an outcome topic. */
+  async cancel(): Promise<void> {
+    const railType = await this.#enqueue(undefined, true)
+    const [held] = await enqueuePaymentOutboxBatch(this.#workers.ingest(), [
+      buildInstruction({ participantId: railType, railType, ordered: true }),
+    ])
+    const [head] = await claimOutboxBatch(this.#workers.executor(), 1, WORKER, 600, { rails: [railType] })
+    await this.#complete(head!, { state: 'RETRYABLE', railCode: 'BUSY' })
+    await cancelOutboxItem(this.#workers.ingest(), head!.outboxId, 'not needed')
+    const person = this.#workers.people[0]()
+    await placeOutboxHold(person, held!.outboxId, 'looks wrong')
+    await resolveOutboxHold(person, held!.outboxId, 'FAILED', 'as agreed')
+    await cancelOutboxItem(person, held!.outboxId, 'not needed either')
+    await enqueuePaymentOutboxBatch(this.#workers.ingest(), [buildInstruction({ outcomeTopic: 'orders' })])
   }
 
   async redrive(): Promise<void> {

@@ -276,6 +276,20 @@ const ONE_BY_ONE = {
       p_rail_reference: `'ref'`,
     }),
   },
+  cancel_outbox_item: {
+    // A gateway, which tests ingest, needs an actor.
+    callers: ['control', 'ingest'],
+    sound: async (db) => ({ p_outbox_id: uuid((await enqueue(db)).outboxId), p_reason: `'not needed'` }),
+  },
+  cancel_outbox_instruction: {
+    callers: ['control', 'ingest'],
+    sound: async (db) => {
+      const { instructionId, idempotencyKey } = await enqueue(db)
+      const key = { p_instruction_id: `'${instructionId}'`, p_idempotency_key: `'${idempotencyKey}'` }
+      return { ...key, p_reason: `'not needed'` }
+    },
+    unknown: '22023',
+  },
   redrive_outbox_item: {
     callers: ['control'],
     sound: async (db) => ({ p_outbox_id: uuid((await enqueueFailed(db)).outboxId), p_reason: `'again'` }),
@@ -486,6 +500,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   apply_outbox_limits: 'volatile',
   begin_dispatch_epoch: 'volatile',
   bump_participant_outbox_seq: 'volatile',
+  cancel_unsent_outbox_item: 'volatile',
   check_api_key: 'volatile',
   check_api_key_parts: 'volatile',
   check_id: 'volatile',
@@ -516,6 +531,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   create_outbox_redrive: 'volatile',
   current_dispatch_epoch: 'volatile',
   dead_letter_inbox_messages: 'volatile',
+  end_outbox_item: 'volatile',
   end_task_claims: 'volatile',
   enqueue_due_tasks: 'volatile',
   enqueue_scheduled_messages: 'volatile',
@@ -580,6 +596,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   raise_dispatch_frozen: 'volatile',
   raise_idempotency_conflict: 'volatile',
   raise_lease_lost: 'volatile',
+  raise_not_cancellable: 'volatile',
   raise_unknown_job: 'volatile',
   record_completion_events: 'volatile',
   record_deployment: 'volatile',
@@ -591,6 +608,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   release_expired_tasks: 'volatile',
   release_tasks: 'volatile',
   report_outbox_items: 'volatile',
+  require_cancellable_item: 'volatile',
   require_key_scope: 'stable',
   require_no_open_proposal: 'volatile',
   require_operator_arguments: 'volatile',

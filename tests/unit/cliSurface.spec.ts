@@ -57,6 +57,7 @@ test('the program has every command of the specification', () => {
       'show',
       'dlq list',
       'redrive',
+      'cancel',
       'holds list',
       'holds resolve',
       'approve',
@@ -91,7 +92,7 @@ test('every option has a description', () => {
 })
 
 test('commands that decide about or stop payments have --dry-run, --reason and --json', () => {
-  const deciding = ['redrive', 'holds resolve', 'pause', 'resume', 'freeze place', 'freeze lift']
+  const deciding = ['cancel', 'redrive', 'holds resolve', 'pause', 'resume', 'freeze place', 'freeze lift']
   for (const words of deciding) {
     const { options } = commands.find(({ path }) => path.join(' ') === words)!
     const names = options.flatMap((option) => option.names)

@@ -119,6 +119,16 @@ describe('every route', () => {
     })
   })
 
+  test('with the access ingest or operate needs one of the two scopes (403)', async () => {
+    const routes = guarded().filter(({ access }) => access === 'ingest or operate')
+    expect(routes.map(({ path }) => path)).toEqual(['/v1/outbox/{outboxId}/cancel'])
+    const { key } = await createKey(db, { scopes: ['read', 'audit'], owner: 'alice' })
+    await ask(routes[0]!, `Bearer ${key}`)
+    await unchanged(async () => {
+      expect(await answersOf(`Bearer ${key}`, routes)).toEqual(all(403, 'SCOPE_MISSING', routes))
+    })
+  })
+
   test('refuses a key of other participants or returns no data, and changes nothing', async () => {
     const { key } = await createKey(db, { scopes: SCOPES, owner: 'alice', participants: ['another-participant'] })
     await ask(guarded()[0]!, `Bearer ${key}`)
@@ -273,7 +283,7 @@ describe('the database role of a route', () => {
     const dumb = await openHttpFixture(db, { roles: { mayActFor: async () => false } })
     onTestFinished(() => dumb.close())
     await unchanged(async () => {
-      for (const route of guarded().filter(({ access }) => access === 'operate' || access === 'ingest')) {
+      for (const route of guarded().filter(({ access }) => /operate|ingest/.test(access))) {
         expect(await problemOf(await ask(route, `Bearer ${TOKEN}`, dumb.address))).toMatchObject({
           code: 'OPERATE_UNAVAILABLE',
         })

@@ -291,6 +291,44 @@ describe('a decision of an operator', () => {
     })
   })
 
+  test('cancels a payment that was not sent, by a key of scope ingest or operate', async () => {
+    for (const scope of ['ingest', 'operate'] as const) {
+      const item = await enqueue(db, { participantId: 'cancelling' })
+      const { key } = await createKey(db, { scopes: [scope], owner: `shop-${scope}`, participants: ['cancelling'] })
+      const cancel = () =>
+        fixture.call(`/v1/outbox/${item.outboxId}/cancel`, {
+          method: 'POST',
+          headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+          body: JSON.stringify({ reason: 'the order was cancelled' }),
+        })
+      expect((await cancel()).status).toBe(200)
+      expect(await get<Timeline>(`/v1/outbox/${item.outboxId}`)).toMatchObject({
+        item: { state: 'FAILED', lastErrorCode: 'CANCELLED', lastAttemptAction: 'cancelled' },
+        attempts: [{ action: 'cancelled', workerId: `shop-${scope}`, errorMessage: 'the order was cancelled' }],
+      })
+      expect(await problemOf(await cancel())).toMatchObject({
+        status: 409,
+        code: 'NOT_CANCELLABLE',
+        reason: 'CANCELLED',
+        detail: expect.stringContaining('Nothing is left to do.'),
+      })
+    }
+  })
+
+  test('cannot cancel a payment of another participant (404) or with a lease (409)', async () => {
+    const foreign = await enqueue(db, { participantId: 'theirs' })
+    const { key } = await createKey(db, { scopes: ['ingest'], owner: 'shop', participants: ['cancelling'] })
+    const refused = await fixture.call(`/v1/outbox/${foreign.outboxId}/cancel`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ reason: 'mine' }),
+    })
+    expect(await problemOf(refused)).toMatchObject({ status: 404, code: 'ITEM_NOT_FOUND' })
+    const leased = await enqueueAndClaim(db)
+    const response = await act('alice', `/v1/outbox/${leased.outboxId}/cancel`, { reason: 'late' })
+    expect(await problemOf(response)).toMatchObject({ status: 409, code: 'NOT_CANCELLABLE', reason: 'LEASED' })
+  })
+
   test('is refused if the item has the wrong state (409) or does not exist', async () => {
     const dispatched = await enqueue(db)
     await complete(db, await claimOnly(db, dispatched.railType), { state: 'DISPATCHED', railReference: 'x' })

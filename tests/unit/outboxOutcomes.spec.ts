@@ -4,6 +4,7 @@ import type { JsonObject } from '../../libs/core/index.js'
 import {
   approveOutboxLimit,
   beginOutboxDispatch,
+  cancelOutboxItem,
   completeOutboxAttempts,
   enqueuePaymentOutbox,
   enqueuePaymentOutboxBatch,
@@ -240,6 +241,11 @@ const PATHS: Readonly<Record<string, () => Promise<readonly [firstId: string, se
     const item = await enqueueUnknown(db, withTopic())
     await approve(pavel, await propose(olga, item.outboxId, 'DISPATCHED'))
     return [item.outboxId, ['1 HELD', '2 DISPATCHED']]
+  },
+  end_outbox_item: async () => {
+    const item = await enqueue(db, withTopic())
+    await cancelOutboxItem(db.as('symphony_ingest'), item.outboxId, 'the order was cancelled')
+    return [item.outboxId, ['1 FAILED']]
   },
   place_outbox_hold: async () => {
     const item = await enqueueHeld(db, olga, withTopic())

@@ -643,9 +643,9 @@ test('a gateway must set a valid symphony.actor (22023)', async () => {
   })
 })
 
-/** Returns whether the argument is the key of a message or job. */
+/** Returns whether the argument is the key of a message, job or payment. */
 function isKey(argument: string): boolean {
-  return ['p_source', 'p_message_id', 'p_job_name'].includes(argument)
+  return ['p_source', 'p_message_id', 'p_job_name', 'p_instruction_id', 'p_idempotency_key'].includes(argument)
 }
 
 type Outcome = 'accepted' | 'no lease' | 'unknown' | { readonly code: string; readonly names: string }
@@ -663,7 +663,8 @@ async function attempt(name: string, overrides: Arguments): Promise<Outcome> {
   } catch (error) {
     const { code, message } = refusalIn(error)
     if (code === 'P7002') return 'no lease'
-    if (code === 'P7011' || code === 'P7012') return 'unknown'
+    if (code === 'P7011' || code === 'P7012' || message.endsWith(' of an existing item with this idempotency key'))
+      return 'unknown'
     const named = /^(?:[A-Z_]+: )?(p_[a-z_]+)(?: of item \d+)?: expected /.exec(message)?.[1] ?? message
     return { code, names: messagesIn(error).includes(CANARY) ? 'ITS VALUE' : singular(named) }
   } finally {

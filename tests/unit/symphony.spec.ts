@@ -146,8 +146,40 @@ describe('a payment', () => {
         symphony.enqueue({ railType: 'no-url', instructionId: 'P-4', participantId: 'shop', payload: PAYLOAD }, { tx }),
       )
     expect(item.created).toBe(true)
-    expect(() => symphony.payments).toThrow(expect.objectContaining({ code: 'DATABASE_URL_MISSING' }))
+    expect(() => symphony.payments.status()).toThrow(expect.objectContaining({ code: 'DATABASE_URL_MISSING' }))
     await symphony.close()
+  })
+
+  test('is cancelled in a transaction of the caller, by its id or by instruction id and key', async () => {
+    const symphony = new Symphony({ schema: db.schema })
+    const reason = 'the order was cancelled'
+    for (const [instructionId, idempotencyKey] of [['C-1'], ['C-2', 'key-2'], ['C-3']] as const) {
+      await db.as('symphony_ingest').transaction(async (tx) => {
+        const key = idempotencyKey === undefined ? {} : { idempotencyKey }
+        const payment = { railType: 'bank', instructionId, participantId: 'shop', payload: PAYLOAD, ...key }
+        const { outboxId } = await symphony.enqueue(payment, { tx })
+        const named = instructionId === 'C-3' ? { outboxId } : { instructionId, ...key }
+        expect(await symphony.payments.cancel({ ...named, reason }, { tx })).toMatchObject({ outboxId })
+      })
+    }
+    const again = db
+      .as('symphony_ingest')
+      .transaction((tx) => symphony.payments.cancel({ instructionId: 'C-1', reason }, { tx }))
+    await expect(again).rejects.toMatchObject({ code: 'NOT_CANCELLABLE', reason: 'CANCELLED' })
+    await symphony.close()
+  })
+
+  test('is sent if the transaction that cancels it is rolled back', async () => {
+    const bank = memoryRail({ type: 'uncancelled', onUnknown: 'resend' })
+    await using symphony = open([bank])
+    const payment = { railType: 'uncancelled', instructionId: 'C-4', participantId: 'shop', payload: PAYLOAD } as const
+    await symphony.transaction((tx) => symphony.enqueue(payment, { tx }))
+    const undone = symphony.transaction(async (tx) => {
+      await symphony.payments.cancel({ instructionId: 'C-4', reason: 'not really' }, { tx })
+      throw new Error('undo')
+    })
+    await expect(undone).rejects.toThrow('undo')
+    expect(await symphony.worker().runOnce()).toMatchObject({ dispatched: 1 })
   })
 })
 
@@ -194,7 +226,7 @@ test('payments.search refuses an unknown filter, which would otherwise match all
 
 test('a Symphony with an undefined url fails with DATABASE_URL_MISSING and a remedy', () => {
   const options: object = { url: undefined }
-  expect(() => new Symphony(options).payments).toThrow(
+  expect(() => new Symphony(options).operator).toThrow(
     expect.objectContaining({
       code: 'DATABASE_URL_MISSING',
       message: expect.stringContaining('The url of this Symphony is undefined'),
@@ -266,6 +298,27 @@ describe('an invalid call', () => {
     ],
     ['a missing transaction', symphony, 'enqueue', [instruction], missingTx],
     ['a missing transaction of a batch', symphony, 'enqueueMany', [[instruction]], missingTx],
+    [
+      'a cancellation without a transaction',
+      symphony.payments,
+      'cancel',
+      [{ instructionId: 'W-1', reason: 'r' }],
+      'options: expected { tx } with the transaction to cancel in, got undefined',
+    ],
+    [
+      'a cancellation by two ids',
+      symphony.payments,
+      'cancel',
+      [{ instructionId: 'W-1', outboxId: 'W-2', reason: 'r' }, { tx }],
+      'key: expected either outboxId or instructionId',
+    ],
+    [
+      'a misspelt reason of a cancellation',
+      symphony.payments,
+      'cancel',
+      [{ instructionId: 'W-1', reasn: 'r' }, { tx }],
+      'cancellation."reasn": unknown; did you mean reason?',
+    ],
     [
       'a missing instruction',
       symphony,
@@ -622,6 +675,19 @@ describe('events', () => {
 })
 
 describe('an operator', () => {
+  test('cancels a payment that was not sent, which then cannot be cancelled again', async () => {
+    await using symphony = open([{ type: 'cancelled' }])
+    const { outboxId } = await symphony.transaction((tx) =>
+      symphony.enqueue(
+        { railType: 'cancelled', instructionId: 'X-1', participantId: 'shop', payload: PAYLOAD },
+        { tx },
+      ),
+    )
+    expect(await symphony.operator.cancel({ outboxId, reason: 'a mistake' })).toMatchObject({ outboxId })
+    expect(await symphony.payments.get({ outboxId })).toMatchObject({ state: 'FAILED', lastErrorCode: 'CANCELLED' })
+    await expect(symphony.operator.cancel({ outboxId, reason: 'again' })).rejects.toMatchObject({ reason: 'CANCELLED' })
+  })
+
   test('holds a payment, proposes its outcome, and cannot approve its own proposal', async () => {
     await using symphony = open([{ type: 'held' }])
     const { outboxId } = await symphony.transaction((tx) =>

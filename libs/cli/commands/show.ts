@@ -177,6 +177,7 @@ const ACTION_WORDS: Readonly<Record<AttemptAction, string>> = {
   not_sent: 'not sent',
   decided: 'decided',
   expired: 'lease expired',
+  cancelled: 'cancelled, nothing sent',
 }
 
 /** Prints each replay, then fails unless every folded row equals its pending row. */

@@ -110,6 +110,7 @@ function describeStatus(status: OutboxStatus, { bold, dim, yellow, red, magenta 
     ],
     ['dispatched', status.dispatchedTotal, `${status.dispatchedLastHour} in the last hour`, bold],
     ['failed', status.failedTotal, `${status.failedLastHour} in the last hour`, bold],
+    ['  cancelled', status.cancelledTotal, 'of the failed: ended before they were sent'],
     ['retries', status.retryableTotal, `${status.retryableLastHour} in the last hour`],
     ['requeues', status.zombieRequeueTotal, 'leases that expired'],
   ]

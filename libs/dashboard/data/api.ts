@@ -2,6 +2,7 @@ import type {
   Accepted,
   Alerts,
   Approved,
+  Cancelled,
   Proof,
   Changed,
   ContradictionPage,
@@ -88,6 +89,8 @@ export const listHolds = (filter: PaymentFilter & PageQuery, signal: AbortSignal
 
 export const placeHold = (outboxId: string, reason: string) =>
   request<HoldPlaced>(`/v1/outbox/${e(outboxId)}/hold`, { method: 'POST', body: { reason } })
+export const cancelPayment = (outboxId: string, reason: string) =>
+  request<Cancelled>(`/v1/outbox/${e(outboxId)}/cancel`, { method: 'POST', body: { reason } })
 export const redrive = (outboxId: string, reason: string) =>
   request<Decided>(`/v1/outbox/${e(outboxId)}/redrive`, { method: 'POST', body: { reason } })
 export const resolveHold = (outboxId: string, body: ResolveBody) =>

@@ -69,8 +69,12 @@ function accept(given: Status): void {
   const firing = given.alerts.filter(({ state }) => state === 'firing').length
   navBadges.value = {
     '': { count: count(firing), tone: 'bad', meaning: plural(firing, 'alert fires', 'alerts fire') },
-    // Only the last hour: most dead letters of the past need no action.
-    dlq: { count: count(given.queue.failedLastHour), tone: 'bad', meaning: 'in the last hour' },
+    // Only the last hour: most dead letters of the past need no action. A cancelled payment is no dead letter.
+    dlq: {
+      count: count(Number(given.queue.failedLastHour) - Number(given.queue.cancelledLastHour)),
+      tone: 'bad',
+      meaning: 'in the last hour',
+    },
     holds: { count: count(given.queue.heldCount), tone: 'held', meaning: 'waiting' },
     contradictions: { count: count(given.queue.unreviewedContradictionCount), tone: 'bad', meaning: 'to review' },
   }

@@ -13,7 +13,7 @@ import { Amount, Destination } from '../parts/Money.js'
 import { Panel } from '../parts/Panel.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { StateTag } from '../parts/StateTag.js'
-import { HoldDialog, RedriveDialog, ResolveDialog } from './payment/dialogs.js'
+import { CancelDialog, HoldDialog, RedriveDialog, ResolveDialog } from './payment/dialogs.js'
 import { LedgerPanel } from './payment/LedgerPanel.js'
 import { TimelineView } from './payment/TimelineView.js'
 
@@ -76,23 +76,35 @@ interface ActionsProps {
   readonly onDone: () => void
 }
 
-const DIALOGS = { hold: HoldDialog, resolve: ResolveDialog, redrive: RedriveDialog }
-const WORDS = { hold: 'Hold', resolve: 'Resolve the hold', redrive: 'Redrive' }
+const DIALOGS = { cancel: CancelDialog, hold: HoldDialog, resolve: ResolveDialog, redrive: RedriveDialog }
+const WORDS = { cancel: 'Cancel', hold: 'Hold', resolve: 'Resolve the hold', redrive: 'Redrive' }
 
 /** Offers the actions that the state allows. The server checks each action again. */
 function Actions({ item, hasOpenProposal, onDone }: ActionsProps) {
   const [chosen, setChosen] = useState<keyof typeof DIALOGS | null>(null)
-  if (!hasScope('operate') || hasOpenProposal || item.state === 'DISPATCHED') return null
-  const offered = item.state === 'FAILED' ? 'redrive' : item.holdReason === null ? 'hold' : 'resolve'
+  const offered = actionsFor(item, hasOpenProposal)
+  if (offered.length === 0) return null
   const Chosen = chosen === null ? null : DIALOGS[chosen]
   return (
     <div class="actions">
-      <button type="button" class="button" onClick={() => setChosen(offered)}>
-        {WORDS[offered]}
-      </button>
+      {offered.map((action) => (
+        <button key={action} type="button" class="button" onClick={() => setChosen(action)}>
+          {WORDS[action]}
+        </button>
+      ))}
       {Chosen === null ? null : <Chosen item={item} items={[item]} onDone={onDone} onClose={() => setChosen(null)} />}
     </div>
   )
+}
+
+function actionsFor(item: OutboxItem, hasOpenProposal: boolean): readonly (keyof typeof DIALOGS)[] {
+  const { state, holdReason, claimedBy, outcomeUnknown, lastAttemptAction } = item
+  if (state === 'DISPATCHED' || lastAttemptAction === 'cancelled') return []
+  const isDecidable = hasScope('operate') && !hasOpenProposal
+  if (state === 'FAILED') return isDecidable ? ['redrive'] : []
+  const decision = isDecidable ? [holdReason === null ? ('hold' as const) : ('resolve' as const)] : []
+  const isCancellable = claimedBy === null && !outcomeUnknown && (hasScope('ingest') || hasScope('operate'))
+  return isCancellable ? [...decision, 'cancel'] : decision
 }
 
 function Facts({ item, redrivenAs, replacedBy }: Pick<Timeline, 'item' | 'redrivenAs' | 'replacedBy'>) {

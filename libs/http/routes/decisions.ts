@@ -1,6 +1,7 @@
 import { Type, type Static, type TSchema } from 'typebox'
 import {
   approveOutboxProposal,
+  cancelOutboxItem,
   placeOutboxHold,
   readFailedItems,
   readHeldItems,
@@ -16,6 +17,7 @@ import { ProblemError, type ProblemCode } from '../Problem.js'
 import { Id, oneOf } from '../shapes/common.js'
 import {
   Approved,
+  Cancelled,
   Decided,
   DlqPage,
   HoldPage,
@@ -49,7 +51,8 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
       method: 'GET',
       path: '/v1/dlq',
       tag: 'decisions',
-      summary: 'Payments that ended as FAILED, newest first, with their redrives and open proposals.',
+      summary:
+        'Payments that ended as FAILED and were not cancelled, newest first, with their redrives and open proposals.',
       access: 'read',
       participants: 'filtered',
       query: listQuery,
@@ -129,6 +132,26 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
         outboxId,
         eventId: await placeOutboxHold(control, outboxId, reason),
       }),
+    }),
+    route({
+      ...DECISION,
+      path: '/v1/outbox/{outboxId}/cancel',
+      summary: 'Cancels a payment that no call can still pay. It ends as FAILED with the error code CANCELLED.',
+      access: 'ingest or operate',
+      params: outboxIdParam,
+      body: ReasonBody,
+      answers: { 200: { description: 'The payment is cancelled.', schema: Cancelled } },
+      problems: ['ITEM_NOT_FOUND', 'NOT_CANCELLABLE', 'INVALID_ARGUMENT'],
+      example: {
+        params: { outboxId: EXAMPLE.cancellableId },
+        body: { reason: 'the order was cancelled' },
+        status: 200,
+        answer: { outboxId: EXAMPLE.cancellableId, attemptId: EXAMPLE.attemptId },
+      },
+      handle: async ({ identity, params: { outboxId }, body: { reason } }) => {
+        await requireItem(roles.readonly, identity, outboxId)
+        return cancelOutboxItem(roles.ingestFor(identity), outboxId, reason)
+      },
     }),
     decisionAboutItem(roles, {
       path: '/v1/outbox/{outboxId}/redrive',

@@ -29,6 +29,8 @@ export const EXAMPLE = Object.freeze({
   /** Proposals of limits by another person: one to approve, one to withdraw. */
   approvableLimitId: '01981f0e-7c00-7000-8000-00000000000e',
   withdrawableLimitId: '01981f0e-7c00-7000-8000-00000000000f',
+  /** Pending payment that can be cancelled. */
+  cancellableId: '01981f0e-7c00-7000-8000-000000000010',
   jobName: 'nightly-report',
   source: 'bank-of-x',
   messageId: 'evt_17',

@@ -66,6 +66,8 @@ const STATUS_EXAMPLE = {
     failedLastHour: '0',
     returnedTotal: '1',
     dlqDepth: '2',
+    cancelledTotal: '1',
+    cancelledLastHour: '0',
     unreviewedContradictionCount: '1',
     outcomeUnknownCount: '1',
   },

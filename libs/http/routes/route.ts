@@ -32,7 +32,7 @@ export interface Route {
   readonly tag: string
   readonly summary: string
   /** Required scope; `any`: every authenticated caller; `open`: all callers; `signature`: the request is signed. */
-  readonly access: Scope | 'any' | 'open' | 'signature'
+  readonly access: Scope | 'ingest or operate' | 'any' | 'open' | 'signature'
   /** Answer to a key that is restricted to participants: only their data (`filtered`), or a problem (`refused`). */
   readonly participants: 'filtered' | 'refused'
   readonly params?: TObject | undefined
@@ -51,6 +51,12 @@ export interface Route {
   /** Example; absent for a signed webhook, which a test cannot call without the key. */
   readonly example?: Example | undefined
   readonly handle: (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>
+}
+
+/** Returns the scopes of which a caller needs one; none if every caller may call the route. */
+export function scopesOf({ access }: Pick<Route, 'access'>): readonly Scope[] {
+  if (access === 'any' || access === 'open' || access === 'signature') return []
+  return access === 'ingest or operate' ? ['ingest', 'operate'] : [access]
 }
 
 /** Request whose parts match the schemas of its route. */

@@ -28,6 +28,9 @@ export type ProposalPage = Static<typeof ProposalPage>
 export const ReasonBody = shape({ reason: Reason })
 export type ReasonBody = Static<typeof ReasonBody>
 
+export const Cancelled = shape({ outboxId: Uuid, attemptId: Uuid })
+export type Cancelled = Static<typeof Cancelled>
+
 export const HoldPlaced = shape({ outboxId: Uuid, eventId: Uuid })
 export type HoldPlaced = Static<typeof HoldPlaced>
 

@@ -9,8 +9,8 @@ export const ItemStateShape = oneOf(
 const AttemptStateShape = oneOf(['DISPATCHED', 'FAILED', 'RETRYABLE', 'ZOMBIE_REQUEUE'])
 
 const AttemptActionShape = oneOf(
-  ['sent', 'inquired', 'not_sent', 'decided', 'expired'],
-  'sent: the rail was called; inquired: nothing was sent, the rail was asked about an earlier send; not_sent: the attempt ended before the call; decided: two people decided; expired: the lease expired',
+  ['sent', 'inquired', 'not_sent', 'decided', 'expired', 'cancelled'],
+  'sent: the rail was called; inquired: nothing was sent, the rail was asked about an earlier send; not_sent: the attempt ended before the call; decided: two people decided; expired: the lease expired; cancelled: it was cancelled before it was sent',
 )
 
 export const DecisionShape = oneOf(['DISPATCHED', 'FAILED', 'RETRY', 'REDRIVE'])

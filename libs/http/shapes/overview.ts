@@ -141,6 +141,8 @@ export const QueueStats = shape({
   failedLastHour: WholeNumber,
   returnedTotal: { ...WholeNumber, description: 'DISPATCHED payments of which the rail returned money' },
   dlqDepth: WholeNumber,
+  cancelledTotal: WholeNumber,
+  cancelledLastHour: WholeNumber,
   unreviewedContradictionCount: WholeNumber,
   outcomeUnknownCount: WholeNumber,
 })

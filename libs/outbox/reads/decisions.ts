@@ -15,12 +15,15 @@ import { searchItems, type ItemSearch } from './search.js'
 
 /** Reads the items that wait for a decision, and the decisions, for the commands and the API. */
 
-/** Returns FAILED items, latest failure first, each with its error, open proposal and redrives. */
+/**
+ * Returns FAILED items, latest failure first, each with its error, open proposal and redrives. Omits cancelled items,
+ * about which nothing is left to decide.
+ */
 export async function readFailedItems(
   role: Queryable,
   search: Omit<ItemSearch, 'state'>,
 ): Promise<Page<FailedItemView>> {
-  const { ids, items, open, next } = await readPage(role, { ...search, state: 'FAILED' })
+  const { ids, items, open, next } = await readPage(role, { ...search, state: 'FAILED' }, { omitCancelled: true })
   const messages = await readFailureMessages(role, ids)
   const redrives = await readRedrives(role, ids)
   return {
@@ -48,8 +51,12 @@ interface DecisionPage {
   readonly next: string | null
 }
 
-async function readPage(role: Queryable, search: ItemSearch): Promise<DecisionPage> {
-  const { ids, next } = await searchItems(role, search)
+async function readPage(
+  role: Queryable,
+  search: ItemSearch,
+  options?: Parameters<typeof searchItems>[2],
+): Promise<DecisionPage> {
+  const { ids, next } = await searchItems(role, search, options)
   const items = await readItemViews(role, ids)
   const proposals = await readProposalsOf(role, ids)
   const open = new Map(proposals.flatMap((one) => (one.status === 'OPEN' ? [[one.outboxId, one]] : [])))

@@ -41,7 +41,11 @@ export interface IdPage {
  * apply to a bounded range of an index, so no search reads the whole ledger. A page may therefore be short and still
  * have a next one.
  */
-export async function searchItems(role: Queryable, search: ItemSearch): Promise<IdPage> {
+export async function searchItems(
+  role: Queryable,
+  search: ItemSearch,
+  { omitCancelled = false }: { readonly omitCancelled?: boolean } = {},
+): Promise<IdPage> {
   const { state, railType, participants, since, until, errorCode, undecided = false, returned = false } = search
   if (returned && state !== undefined && state !== 'DISPATCHED') {
     throw new InvalidArgumentError('returned', 'expected no state, or DISPATCHED: no other payment can be returned')
@@ -53,7 +57,7 @@ export async function searchItems(role: Queryable, search: ItemSearch): Promise<
     `SELECT s.id, s.place FROM (${stretch} LIMIT ${STRETCH}) s
      WHERE ($2::text IS NULL OR s.rail_type = $2) AND ($3::text[] IS NULL OR s.participant_id = ANY ($3))
        AND ($4::timestamptz IS NULL OR s.at >= $4) AND ($5::timestamptz IS NULL OR s.at < $5)
-       AND ($6::text IS NULL OR s.error_code = $6)
+       AND ($6::text IS NULL OR s.error_code = $6) AND NOT ($9::boolean AND s.cancelled)
        AND (NOT $7::boolean OR NOT (
          EXISTS (SELECT FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.redrive_of = s.id)
          OR EXISTS (SELECT FROM ${qualify(role, 'payment_outbox_proposals')} q
@@ -68,6 +72,7 @@ export async function searchItems(role: Queryable, search: ItemSearch): Promise<
       errorCode ?? null,
       undecided,
       limit,
+      omitCancelled,
     ],
   )
   const ids = rows.map(({ id }) => id)
@@ -85,7 +90,8 @@ function stretchOf(role: Queryable, state: ItemState | undefined): string {
     // FAILED items have their own index, in the order of failure. Its condition `attempt_no >= 1` is always true;
     // queries without it never use this index.
     const place = state === 'FAILED' ? 'a.attempt_id' : 'a.outbox_id'
-    return `SELECT a.outbox_id AS id, ${place} AS place, a.rail_type, a.participant_id, a.completed_at AS at, a.error_code
+    return `SELECT a.outbox_id AS id, ${place} AS place, a.rail_type, a.participant_id, a.completed_at AS at, a.error_code,
+        a.action = 'cancelled' AS cancelled
       FROM ${qualify(role, 'payment_outbox_attempts')} a
       WHERE a.state = '${state}' AND a.attempt_no >= 1 AND ${below(place)}`
   }
@@ -101,7 +107,7 @@ function stretchOf(role: Queryable, state: ItemState | undefined): string {
 function returnedStretch(role: Queryable): string {
   const events = qualify(role, 'payment_outbox_events')
   return `SELECT e.outbox_id AS id, e.outbox_id AS place, i.rail_type, i.participant_id, e.created_at AS at,
-      NULL::text AS error_code
+      NULL::text AS error_code, false AS cancelled
     FROM ${events} e
     CROSS JOIN LATERAL (
       SELECT i.rail_type, i.participant_id FROM ${qualify(role, 'payment_outbox_identities')} i
@@ -112,8 +118,8 @@ function returnedStretch(role: Queryable): string {
       AND ${below('e.outbox_id')}`
 }
 
-const HELD = 'p.held_at AS at, NULL::text AS error_code'
-const NOT_ENDED = 'NULL::timestamptz AS at, NULL::text AS error_code'
+const HELD = 'p.held_at AS at, NULL::text AS error_code, false AS cancelled'
+const NOT_ENDED = 'NULL::timestamptz AS at, NULL::text AS error_code, false AS cancelled'
 
 function below(place: string): string {
   return `${place} < $1::uuid ORDER BY ${place} DESC`

@@ -39,7 +39,8 @@ export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
       last_unknown_code_age_seconds AS "lastUnknownCodeAgeSeconds", last_clock_jump_age_seconds AS "lastClockJumpAgeSeconds",
       ledger_break_count AS "ledgerBreakCount", ledger_verified_at AS "ledgerVerifiedAt",
       ledger_broken_age_seconds AS "ledgerBrokenAgeSeconds", oldest_unfinished_age_seconds AS "oldestUnfinishedAgeSeconds",
-      all_paused_age_seconds AS "allPausedAgeSeconds", returned_total AS "returnedTotal"
+      all_paused_age_seconds AS "allPausedAgeSeconds", returned_total AS "returnedTotal",
+      cancelled_total AS "cancelledTotal", cancelled_last_hour AS "cancelledLastHour"
     FROM ${qualify(role, 'supervisor_outbox_status')}`,
     PREPARED,
   )

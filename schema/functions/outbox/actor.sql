@@ -2,7 +2,8 @@
 -- of the HTTP API, in symphony_settings. A gateway acts as the owner of the API key in the setting symphony.api_key,
 -- `<key id>:<hash in hex>`. SQL cannot verify a token of an identity provider. A gateway in naming_gateways may
 -- therefore name a person in the setting symphony.actor. Each record then adds the login: `alice via web`.
-CREATE OR REPLACE FUNCTION outbox_actor() RETURNS text
+-- The API key needs one of p_scopes.
+CREATE OR REPLACE FUNCTION outbox_actor(p_scopes text[] DEFAULT '{operate}') RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -18,7 +19,7 @@ BEGIN
     RETURN session_user::text;
   END IF;
   IF v_api_key <> '' THEN
-    RETURN outbox_actor_of_key(v_api_key);
+    RETURN outbox_actor_of_key(v_api_key, p_scopes);
   END IF;
   IF v_may_name IS NOT TRUE THEN
     RAISE EXCEPTION 'ACTOR_UNVERIFIED: the gateway % sent no API key of the actor', session_user
@@ -32,10 +33,10 @@ BEGIN
   RETURN v_person || ' via ' || session_user;
 END
 $$;
-COMMENT ON FUNCTION outbox_actor() IS
+COMMENT ON FUNCTION outbox_actor(text[]) IS
   'Internal: returns the actor: the login, the owner of a gateway''s API key, or `NAME via LOGIN` of a naming gateway.';
 
-CREATE OR REPLACE FUNCTION outbox_actor_of_key(p_api_key text) RETURNS text
+CREATE OR REPLACE FUNCTION outbox_actor_of_key(p_api_key text, p_scopes text[]) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: lookup
@@ -47,17 +48,18 @@ BEGIN
   SELECT * INTO v_key FROM api_keys k
   WHERE k.key_id = split_part(p_api_key, ':', 1) AND encode(k.secret_hash, 'hex') = split_part(p_api_key, ':', 2);
   IF v_key.key_id IS NULL OR v_key.revoked_at IS NOT NULL OR v_key.expires_at <= clock_timestamp()
-    OR NOT 'operate' = ANY (v_key.scopes)
+    OR NOT v_key.scopes && p_scopes
   THEN
     RAISE EXCEPTION 'ACTOR_UNVERIFIED: the API key of the actor is unknown, revoked, expired '
-        'or without the scope operate'
-      USING ERRCODE = 'P7016', HINT = 'Act with a valid API key of scope operate.';
+        'or without the scope %', array_to_string(p_scopes, ' or ')
+      USING ERRCODE = 'P7016',
+        HINT = format('Act with a valid API key of scope %s.', array_to_string(p_scopes, ' or '));
   END IF;
   RETURN v_key.owner;
 END
 $$;
-COMMENT ON FUNCTION outbox_actor_of_key(text) IS
-  'Internal: returns the owner of a valid API key with the scope operate, or raises P7016.';
+COMMENT ON FUNCTION outbox_actor_of_key(text, text[]) IS
+  'Internal: returns the owner of a valid API key with one of the scopes, or raises P7016.';
 
 CREATE OR REPLACE FUNCTION is_actor_gateway(p_without_key boolean DEFAULT false) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT

@@ -186,9 +186,15 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_state text;
+  v_cancelled boolean;
 BEGIN
-  SELECT a.state::text INTO v_state FROM payment_outbox_attempts a
+  SELECT a.state::text, a.action = 'cancelled' INTO v_state, v_cancelled FROM payment_outbox_attempts a
   WHERE a.outbox_id = p_outbox_id AND a.state IN ('DISPATCHED', 'FAILED');
+  IF v_cancelled THEN
+    RAISE EXCEPTION 'ALREADY_TERMINAL: outbox item %: it was cancelled', p_outbox_id
+      USING ERRCODE = 'P7001', HINT = 'A cancelled payment is not sent again. Enqueue a new instruction that names it '
+        'in replaces.';
+  END IF;
   RAISE EXCEPTION 'ALREADY_TERMINAL: outbox item %: it has ended as %', p_outbox_id, COALESCE(v_state, 'unknown')
     USING ERRCODE = 'P7001', HINT = 'A terminal outcome is final. Redrive a FAILED payment with redrive_outbox_item.';
 END
@@ -313,7 +319,6 @@ DECLARE
   v_now timestamptz := clock_timestamp();
   v_due timestamptz;
   v_attempt_id uuid;
-  v_ordered boolean;
   v_contradiction jsonb;
   v_was_limited boolean;
 BEGIN
@@ -327,32 +332,12 @@ BEGIN
     RETURNING p.next_attempt_at INTO v_due;
     PERFORM wake_outbox_workers();
   ELSE
-    WITH item AS MATERIALIZED (
-      SELECT p.*, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
-        p_decision::outbox_attempt_state AS state
-      FROM payment_outbox_pending p
-      LEFT JOIN LATERAL (
-        SELECT a.attempt_no FROM payment_outbox_attempts a
-        WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
-      ) last ON true
-      WHERE p.outbox_id = p_outbox_id
-    ), recorded AS (
-      INSERT INTO payment_outbox_attempts
-        (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
-          attempt_no, state, completed_at, rail_reference, error_code, error_message, worker_id, created_at, action,
-          outcome_unknown)
-      SELECT i.attempt_id, i.outbox_id, i.instruction_id, i.participant_id, i.sequence_id, i.idempotency_key,
-        i.rail_type,
-        i.payload, i.attempt_no, i.state, v_now, p_rail_reference, 'OPERATOR_DECISION', p_reason, p_actor, v_now,
-        'decided', false
-      FROM item i
-    )
-    SELECT i.attempt_id, i.ordered,
-      CASE WHEN p_decision = 'DISPATCHED' THEN contradicting_late_success(i.late_outcome, p_rail_reference) END
-    INTO v_attempt_id, v_ordered, v_contradiction
-    FROM item i;
-    INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, failed)
-    VALUES (v_now, (p_decision = 'DISPATCHED')::integer, (p_decision = 'FAILED')::integer);
+    IF p_decision = 'DISPATCHED' THEN
+      SELECT contradicting_late_success(p.late_outcome, p_rail_reference) INTO v_contradiction
+      FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id;
+    END IF;
+    v_attempt_id := end_outbox_item(p_outbox_id, p_decision, 'decided', 'OPERATOR_DECISION', p_reason,
+      p_rail_reference, p_actor);
   END IF;
   PERFORM append_outbox_events('HOLD_RESOLVED', p_actor, ARRAY[p_outbox_id], ARRAY[jsonb_strip_nulls(jsonb_build_object(
     'decision', p_decision, 'reason', p_reason, 'rail_reference', p_rail_reference, 'proposed_by', p_proposed_by,
@@ -361,14 +346,51 @@ BEGIN
   IF v_contradiction IS NOT NULL THEN
     PERFORM record_outbox_contradictions(p_actor, ARRAY[p_outbox_id], ARRAY[v_contradiction], ARRAY[v_attempt_id]);
   END IF;
-  IF v_attempt_id IS NOT NULL THEN
-    PERFORM send_outcome_messages(NULL, NULL, ARRAY[v_attempt_id], NULL);
-    DELETE FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id;
-    IF v_ordered THEN
-      PERFORM settle_ordered_heads(ARRAY[v_attempt_id]);
-    END IF;
-  END IF;
 END
 $$;
 COMMENT ON FUNCTION apply_outbox_decision(uuid, text, text, text, text, text) IS
   'Internal: makes a held item terminal, with its ledger row, or requeues it; appends the event.';
+
+-- Ends an item for people: by a decision or by a cancellation. The caller has locked the item.
+CREATE OR REPLACE FUNCTION end_outbox_item(
+  p_outbox_id uuid, p_state text, p_action text, p_error_code text, p_reason text, p_rail_reference text, p_actor text
+) RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: lookup
+#variable_conflict use_column
+DECLARE
+  v_now timestamptz := clock_timestamp();
+  v_attempt_id uuid;
+  v_ordered boolean;
+BEGIN
+  WITH ended AS MATERIALIZED (
+    DELETE FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id RETURNING p.*
+  ), recorded AS (
+    INSERT INTO payment_outbox_attempts
+      (attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload,
+        attempt_no, state, completed_at, rail_reference, error_code, error_message, worker_id, created_at, action,
+        outcome_unknown)
+    SELECT uuid_v7(), e.outbox_id, e.instruction_id, e.participant_id, e.sequence_id, e.idempotency_key, e.rail_type,
+      e.payload, COALESCE(last.attempt_no, 0) + 1, p_state::outbox_attempt_state, v_now, p_rail_reference, p_error_code,
+      p_reason, p_actor, v_now, p_action, false
+    FROM ended e
+    LEFT JOIN LATERAL (
+      SELECT a.attempt_no FROM payment_outbox_attempts a
+      WHERE a.outbox_id = e.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
+    ) last ON true
+    RETURNING attempt_id
+  )
+  SELECT r.attempt_id, e.ordered INTO v_attempt_id, v_ordered FROM recorded r CROSS JOIN ended e;
+  INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, failed, cancelled)
+  VALUES (v_now, (p_state = 'DISPATCHED')::integer, (p_state = 'FAILED')::integer, (p_action = 'cancelled')::integer);
+  IF v_ordered THEN
+    PERFORM settle_ordered_heads(ARRAY[v_attempt_id]);
+  END IF;
+  PERFORM send_outcome_messages(NULL, NULL, ARRAY[v_attempt_id], NULL);
+  RETURN v_attempt_id;
+END
+$$;
+COMMENT ON FUNCTION end_outbox_item(uuid, text, text, text, text, text, text) IS
+  'Internal: appends the terminal attempt of a decision or a cancellation, removes the item from the queue and '
+  'advances its ordered stream; returns the id of the attempt.';

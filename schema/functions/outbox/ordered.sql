@@ -7,7 +7,8 @@
 -- row. If the cause is gone, the row is unblocked. If another transaction is changing the cause, the mark stays for the
 -- next verification.
 
--- Halts the stream of a FAILED item if its participant's policy is halt, and advances the other streams.
+-- Halts the stream of a FAILED item if its participant's policy is halt, and advances the other streams. A cancelled
+-- item halts no stream: its application wants the items behind it to go on.
 CREATE OR REPLACE FUNCTION settle_ordered_heads(p_attempt_ids uuid[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -24,7 +25,7 @@ BEGIN
     FROM unnest(p_attempt_ids) AS g(attempt_id)
     CROSS JOIN LATERAL (SELECT t.* FROM payment_outbox_attempts t WHERE t.attempt_id = g.attempt_id OFFSET 0) a
     JOIN participant_outbox_policies y ON y.participant_id = a.participant_id AND y.on_ordered_failure = 'halt'
-    WHERE a.state = 'FAILED'
+    WHERE a.state = 'FAILED' AND a.action <> 'cancelled'
   LOOP
     INSERT INTO outbox_pauses (kind, name, reason, paused_by, paused_at)
     VALUES ('stream', v_failed.participant_id, 'ORDERED_HEAD_FAILED', 'symphony', clock_timestamp())

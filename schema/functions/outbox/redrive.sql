@@ -53,8 +53,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION lock_outbox_payment(uuid) IS 'Internal: locks the payment of this item.';
 
--- No other item of the payment may be pending or paid, no item may replace it, and no late report may say that the rail
--- paid. Returns the position in the ordered stream, or null for the end.
+-- No other item of the payment may be pending or paid, no item of it may be cancelled, no item may replace it, and no
+-- late report may say that the rail paid. Returns the position in the ordered stream, or null for the end.
 CREATE OR REPLACE FUNCTION lock_redrivable_outbox_item(p_outbox_id uuid) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -73,16 +73,16 @@ BEGIN
       USING ERRCODE = 'P7006', HINT = 'Redriving it could pay the same debt twice. Redrive or replace that item.';
   END IF;
   FOR v_other IN
-    SELECT i.outbox_id, i.idempotency_key, a.state
+    SELECT i.outbox_id, i.idempotency_key, a.state, a.action
     FROM outbox_payment_items(p_outbox_id) i
     -- OFFSET 0 keeps one index lookup per item: on an empty ledger the planner could choose a scan and keep that plan.
     LEFT JOIN LATERAL (
-      SELECT t.state FROM payment_outbox_attempts t
+      SELECT t.state, t.action FROM payment_outbox_attempts t
       WHERE t.outbox_id = i.outbox_id AND t.state IN ('DISPATCHED', 'FAILED')
       OFFSET 0
     ) a ON true
   LOOP
-    IF v_other.state = 'DISPATCHED' THEN
+    IF v_other.state = 'DISPATCHED' OR v_other.action = 'cancelled' THEN
       PERFORM raise_already_terminal(v_other.outbox_id);
     END IF;
     IF v_other.state IS NULL THEN
@@ -135,6 +135,10 @@ BEGIN
     AND NOT EXISTS (
       SELECT 1 FROM payment_outbox_pending p
       WHERE p.outbox_id = i.outbox_id AND p.lease_token IS NULL AND p.attempt_count = 0 OFFSET 0)
+    -- A cancellation as the first attempt: the item was never sent.
+    AND NOT EXISTS (
+      SELECT 1 FROM payment_outbox_attempts a
+      WHERE a.outbox_id = i.outbox_id AND a.attempt_no = 1 AND a.action = 'cancelled' OFFSET 0)
   ORDER BY i.sequence_id LIMIT 1;
   IF v_sent IS NOT NULL THEN
     RAISE EXCEPTION 'HELD: outbox item %: item % behind it in the ordered stream of % was sent already',

@@ -60,6 +60,13 @@ export function decidingSteps(tools) {
       await outbox.nextOutboxEvent(executor, ['resend'])
       await outbox.repairExpiredLeases(executor, 10, workerId)
     },
+    'a cancellation': async () => {
+      const payment = buildPayment()
+      await outbox.enqueuePaymentOutbox(as('ingest'), payment)
+      const { instructionId, idempotencyKey } = payment
+      await outbox.cancelOutboxInstruction(as('ingest'), instructionId, idempotencyKey, 'the order was cancelled')
+      await outbox.cancelOutboxItem(as('control'), await createQueuedOne(), 'a mistake')
+    },
     'a hold by one person': async () => {
       const outboxId = await createQueuedOne()
       await outbox.placeOutboxHold(as('control'), outboxId, 'to be looked at')

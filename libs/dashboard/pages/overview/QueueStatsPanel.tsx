@@ -8,7 +8,8 @@ import { styleOfState, type Tone } from '../../parts/states.js'
 
 export function QueueStatsPanel({ status }: { readonly status: Status }) {
   const { queue, latency } = status
-  const ended = Number(queue.dispatchedLastHour) + Number(queue.failedLastHour)
+  const deadLastHour = without(queue.failedLastHour, queue.cancelledLastHour)
+  const ended = Number(queue.dispatchedLastHour) + Number(deadLastHour)
   return (
     <section class="panel" aria-label="Figures">
       <dl class="figures">
@@ -45,16 +46,21 @@ export function QueueStatsPanel({ status }: { readonly status: Status }) {
         </StatTile>
         <StatTile
           name="Dead letters"
-          value={count(queue.dlqDepth)}
+          value={count(without(queue.dlqDepth, queue.cancelledTotal))}
           href={pathTo(['dlq'])}
-          tone={toneOf('bad', queue.failedLastHour)}
+          tone={toneOf('bad', deadLastHour)}
         >
-          {count(queue.failedLastHour)} in the last hour
+          {count(deadLastHour)} in the last hour
         </StatTile>
       </dl>
       <Composition status={status} />
     </section>
   )
+}
+
+/** Returns a count without its cancelled payments, which are no dead letters. */
+function without(failed: string, cancelled: string): string {
+  return String(Number(failed) - Number(cancelled))
 }
 
 function toneOf(tone: Tone, number: string): Tone | undefined {

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import type { OutboxItem, Proposal } from '../../../http/index.js'
-import { approveProposal, placeHold, redrive, resolveHold } from '../../data/api.js'
+import { approveProposal, cancelPayment, placeHold, redrive, resolveHold } from '../../data/api.js'
 import { plural } from '../../data/format.js'
 import { forEachInSequence } from '../../data/forEachInSequence.js'
 import { ActionForm } from '../../parts/ActionForm.js'
@@ -38,6 +38,27 @@ export function HoldDialog({ item, onClose, onDone }: ItemDialogProps) {
         await placeHold(item.outboxId, reason)
         onDone()
         return `${item.instructionId} is held.`
+      }}
+    />
+  )
+}
+
+export function CancelDialog({ item, onClose, onDone }: ItemDialogProps) {
+  return (
+    <ReasonDialog
+      title="Cancel this payment"
+      action="Cancel the payment"
+      explanation={
+        <>
+          {item.instructionId}: <Money of={item} />. It ends as failed and is never sent. This is final. If a worker
+          claims it first, the request is refused.
+        </>
+      }
+      onClose={onClose}
+      act={async (reason) => {
+        await cancelPayment(item.outboxId, reason)
+        onDone()
+        return `${item.instructionId} is cancelled.`
       }}
     />
   )

@@ -33,6 +33,7 @@ function fetched<Props extends { readonly onClose: () => void }>(
   }
 }
 
+export const CancelDialog = fetched(({ CancelDialog: found }) => found)
 export const HoldDialog = fetched(({ HoldDialog: found }) => found)
 export const RedriveDialog = fetched(({ RedriveDialog: found }) => found)
 export const ResolveDialog = fetched(({ ResolveDialog: found }) => found)

@@ -40,6 +40,7 @@ function noteOfAction({ action, errorCode }: Attempt): string {
       : 'Nothing was sent: the rail was asked about an earlier send.'
   }
   if (action === 'not_sent') return 'Nothing was sent: the attempt ended before the call.'
+  if (action === 'cancelled') return 'Cancelled before it was sent. Nothing was paid, and nothing sends it again.'
   return action === 'decided' ? 'Two people decided; the rail was not called.' : ''
 }
 
@@ -50,7 +51,7 @@ function entryOfAttempt(attempt: Attempt): Entry {
   return {
     key: `attempt ${attemptNo}`,
     at: completedAt ?? claimedAt ?? '',
-    title: `Attempt ${attemptNo}: ${expired}${word.toLowerCase()}`,
+    title: action === 'cancelled' ? 'Cancelled' : `Attempt ${attemptNo}: ${expired}${word.toLowerCase()}`,
     icon,
     tone,
     actor: workerId,
