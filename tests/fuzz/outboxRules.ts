@@ -6,11 +6,11 @@ export type Completion = 'DISPATCHED' | 'FAILED' | 'RETRYABLE'
 export type Decision = 'DISPATCHED' | 'FAILED' | 'RETRY'
 export type PauseKind = 'rail' | 'participant' | 'stream' | 'all'
 export type Policy = 'continue' | 'halt'
-/** Limit of a participant: no payment, or the approval of two people above an amount, which no payload here shows. */
+/** Limit of a participant: no payment, or the approval of two people above an amount of 0. */
 export type Limit = 'count' | 'approval'
 
 /** Hold reason of a payment under each limit. */
-export const LIMIT_HOLDS: Readonly<Record<Limit, string>> = { count: 'LIMIT_EXCEEDED', approval: 'LIMIT_UNREADABLE' }
+export const LIMIT_HOLDS: Readonly<Record<Limit, string>> = { count: 'LIMIT_EXCEEDED', approval: 'AMOUNT_APPROVAL' }
 
 /** Retry ceiling in the fuzz, set by OutboxRunner. Sequences of 50 steps rarely reach the real ceiling of 20. */
 export const CEILING = 4
