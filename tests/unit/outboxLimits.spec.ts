@@ -550,7 +550,9 @@ describe('concurrent writers', () => {
 
   test('of one rail do not wait for each other and count together once they commit', async () => {
     const { railType } = buildSubject()
-    const name = await setLimit(countPerDay('2', { railType }))
+    const name = await setLimit(countPerDay('3', { railType }))
+    // The first of the two writers locks the row of this payment.
+    await pay('1', { railType })
     const [one, two] = [await openConnection(db, 'symphony_ingest'), await openConnection(db, 'symphony_ingest')]
     for (const connection of [one, two]) {
       await connection.query('BEGIN')
@@ -559,7 +561,7 @@ describe('concurrent writers', () => {
     }
     await one.query('COMMIT')
     await two.query('COMMIT')
-    expect(await limitOf(name)).toMatchObject({ used: '2' })
+    expect(await limitOf(name)).toMatchObject({ used: '3' })
     expect((await pay('1', { railType })).held).toBe('LIMIT_EXCEEDED')
     await Promise.all([one.close(), two.close()])
   })
