@@ -22,9 +22,13 @@ export function registerLimits(program: Command, cli: Cli): void {
     '    --reason RISK-17',
     'symphony limits approve 01981…    # as someone else',
   )
-  addOperatorOptions(
-    limits.command('list').description('limits in force, the usage of their windows, and open proposals'),
-  ).action((flags: GivenFlags) => runList(flags, cli))
+  addExamples(
+    addOperatorOptions(
+      limits.command('list').description('limits in force, the usage of their windows, and open proposals'),
+    ).action((flags: GivenFlags) => runList(flags, cli)),
+    'symphony limits list',
+    'symphony limits list --json',
+  )
 
   const propose = addOperatorOptions(
     limits

@@ -12,13 +12,13 @@ import { Dispatch } from '../pages/Dispatch.js'
 import { Holds } from '../pages/Holds.js'
 import { Inbox } from '../pages/Inbox.js'
 import { Leases } from '../pages/Leases.js'
-import { Limits } from '../pages/Limits.js'
 import { NotFound } from '../pages/NotFound.js'
 import { NotPermitted } from '../pages/NotPermitted.js'
 import { Overview } from '../pages/Overview.js'
 import { Payment } from '../pages/Payment.js'
 import { Payments } from '../pages/Payments.js'
 import { Scheduler } from '../pages/Scheduler.js'
+import { fetched } from '../parts/fetched.js'
 import { NAV_ITEMS } from './navItems.js'
 import { route } from './router.js'
 import { Shell } from './Shell.js'
@@ -42,7 +42,12 @@ export function App() {
   )
 }
 
-const PAGES: Readonly<Record<string, () => JSX.Element>> = {
+const Limits = fetched(
+  async () => (await import('../pages/Limits.js')).Limits,
+  () => <p>The page was not loaded. Reload it.</p>,
+)
+
+const PAGES: Readonly<Record<string, (props: object) => JSX.Element>> = {
   '': Overview,
   payments: Payments,
   dlq: DeadLetters,

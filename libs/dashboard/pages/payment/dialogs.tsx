@@ -1,41 +1,17 @@
-import type { JSX } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
 import { Dialog } from '../../parts/Dialog.js'
-import type * as dialogs from './actions.js'
+import { fetched } from '../../parts/fetched.js'
 
-type DialogComponent<Props> = (props: Props) => JSX.Element
-
-/** Returns a dialog whose code is loaded when it is opened. */
-function fetched<Props extends { readonly onClose: () => void }>(
-  pick: (all: typeof dialogs) => DialogComponent<Props>,
-) {
-  return function Fetched(props: Props) {
-    const [dialog, setDialog] = useState<{ readonly Found?: DialogComponent<Props> }>()
-    useEffect(() => {
-      const fetch = async () => {
-        try {
-          const Found = pick(await import('./actions.js'))
-          setDialog({ Found })
-        } catch {
-          setDialog({})
-        }
-      }
-      void fetch()
-    }, [])
-    if (dialog === undefined) return null
-    const { Found } = dialog
-    if (Found !== undefined) return <Found {...props} />
-    return (
-      <Dialog title="The dialog was not loaded" onClose={props.onClose}>
-        <p>Nothing was changed. Reload the page and try again.</p>
-      </Dialog>
-    )
-  }
+function NotLoaded({ onClose }: { readonly onClose: () => void }) {
+  return (
+    <Dialog title="The dialog was not loaded" onClose={onClose}>
+      <p>Nothing was changed. Reload the page and try again.</p>
+    </Dialog>
+  )
 }
 
-export const CancelDialog = fetched(({ CancelDialog: found }) => found)
-export const HoldDialog = fetched(({ HoldDialog: found }) => found)
-export const RedriveDialog = fetched(({ RedriveDialog: found }) => found)
-export const ResolveDialog = fetched(({ ResolveDialog: found }) => found)
-export const BulkRedriveDialog = fetched(({ BulkRedriveDialog: found }) => found)
-export const BulkApproveDialog = fetched(({ BulkApproveDialog: found }) => found)
+export const HoldDialog = fetched(async () => (await import('./actions.js')).HoldDialog, NotLoaded)
+export const CancelDialog = fetched(async () => (await import('./actions.js')).CancelDialog, NotLoaded)
+export const RedriveDialog = fetched(async () => (await import('./actions.js')).RedriveDialog, NotLoaded)
+export const ResolveDialog = fetched(async () => (await import('./actions.js')).ResolveDialog, NotLoaded)
+export const BulkRedriveDialog = fetched(async () => (await import('./actions.js')).BulkRedriveDialog, NotLoaded)
+export const BulkApproveDialog = fetched(async () => (await import('./actions.js')).BulkApproveDialog, NotLoaded)
