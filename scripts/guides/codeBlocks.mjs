@@ -4,6 +4,7 @@
 //   <!-- not run: why -->            the block cannot be executed
 //   <!-- given … -->                 TypeScript or SQL that the block depends on
 //   <!-- setup … -->                 shell commands to run first, not shown to the reader
+//   <!-- continues page.md -->       `npm run guides` first runs that page, which is in the same folder
 //   <!-- in the background -->       runs until the page ends
 //   <!-- until it says: words -->    is repeated until its output contains the words
 import { tokensOf, walk } from '../site/markdown.mjs'
@@ -30,6 +31,11 @@ export function codeBlocks(text) {
   requireOnTop(tokens, blocks.length)
   for (const [index, block] of blocks.entries()) block.output = outputOf(blocks[index + 1])
   return blocks
+}
+
+/** Returns the name of the page that this page continues. */
+export function continuedPage(text) {
+  return /^<!-- continues ([\w-]+\.md) -->$/m.exec(text)?.[1]
 }
 
 /** Returns the file name in the comment on a block's first line. */

@@ -2,6 +2,7 @@
 
 export const GUIDES = [
   'docs/start/getting-started.md',
+  'docs/start/learn-the-outcome.md',
   'docs/coding/writing-a-rail.md',
   'docs/operate/least-privilege.md',
   'docs/operate/auditor.md',

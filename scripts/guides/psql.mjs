@@ -1,17 +1,20 @@
-// Replaces psql in the guides, because not every machine has psql: `psql URL -f FILE` and `psql URL -c SQL`. Prints one line per row,
-// and of an error the first line that psql would print.
+// Replaces psql in the guides, because not every machine has psql: `psql URL -f FILE`, `psql URL -c SQL` and `psql URL -Atc SQL`. Prints
+// one line per row, and of an error the first line that psql would print.
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 
 const pg = createRequire(import.meta.url)('pg')
 const [url, how, what] = process.argv.slice(2)
-if (!['-c', '-f'].includes(how)) throw new Error('expected psql URL -c SQL or psql URL -f FILE')
+if (!['-c', '-Atc', '-f'].includes(how))
+  throw new Error('expected psql URL -c SQL, psql URL -Atc SQL or psql URL -f FILE')
+const separator = how === '-Atc' ? '|' : ' | '
 
 const client = new pg.Client(url)
 await client.connect()
 try {
-  const answers = [await client.query(how === '-c' ? what : readFileSync(what, 'utf8'))].flat()
-  for (const { rows } of answers) for (const row of rows) process.stdout.write(`${Object.values(row).join(' | ')}\n`)
+  const answers = [await client.query(how === '-f' ? readFileSync(what, 'utf8') : what)].flat()
+  for (const { rows } of answers)
+    for (const row of rows) process.stdout.write(`${Object.values(row).join(separator)}\n`)
 } catch (error) {
   process.stderr.write(`ERROR:  ${error.message}\n`)
   process.exitCode = 1

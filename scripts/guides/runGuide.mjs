@@ -4,14 +4,14 @@ import { spawn } from 'node:child_process'
 import { chmod, mkdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { codeBlocks, fileOf } from './codeBlocks.mjs'
+import { codeBlocks, continuedPage, fileOf } from './codeBlocks.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..', '..')
 const LONGEST_MS = 120_000
 
 /** Returns the problems as sentences; none if every command printed its documented output. */
 export async function runGuide({ page, folder, serverUrl, env = {} }) {
-  const blocks = codeBlocks(await readFile(join(root, page), 'utf8'))
+  const blocks = await blocksOf(page)
   await installPackage(folder)
   for (const block of blocks) {
     const file = fileOf(block)
@@ -27,7 +27,15 @@ export async function runGuide({ page, folder, serverUrl, env = {} }) {
     DATABASE: serverUrl.slice(serverUrl.lastIndexOf('@') + 1),
     ...env,
   })
-  return { steps: steps.length, problems: await problemsOf({ page, folder, steps, ended }) }
+  return { steps: steps.length, problems: await problemsOf({ folder, steps, ended }) }
+}
+
+/** Returns the blocks of the page, after those of the page that it continues. */
+async function blocksOf(page) {
+  const text = await readFile(join(root, page), 'utf8')
+  const earlier = continuedPage(text)
+  const blocks = codeBlocks(text).map((block) => Object.assign(block, { page }))
+  return earlier === undefined ? blocks : [...(await blocksOf(join(dirname(page), earlier))), ...blocks]
 }
 
 async function installPackage(folder) {
@@ -78,11 +86,12 @@ function run(folder, env) {
   })
 }
 
-async function problemsOf({ page, folder, steps, ended }) {
+async function problemsOf({ folder, steps, ended }) {
   const read = (name) => readFile(join(folder, name), 'utf8').catch(() => '')
   const at = (await read('at')).trim()
   if (at !== 'end') {
-    const where = at === '' ? 'its setup' : `line ${steps[Number(at)].line}`
+    const { page, line } = steps[Number(at)]
+    const where = at === '' ? 'its setup' : `line ${line}`
     const name = at === '' ? 'setup' : at
     const workers = await Promise.all(
       steps.map((step, index) => (step.background === true ? read(`${index}.err`) : '')),
@@ -92,7 +101,7 @@ async function problemsOf({ page, folder, steps, ended }) {
     ]
   }
   const problems = []
-  for (const [index, { output, line }] of steps.entries()) {
+  for (const [index, { output, page, line }] of steps.entries()) {
     if (output === undefined) continue
     const found = await read(`${index}.${isRefused(output) ? 'err' : 'out'}`)
     if (!isLike(found, output)) problems.push(`${page}, line ${line}: expected\n${output}\ngot\n${found}`)

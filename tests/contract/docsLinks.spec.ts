@@ -33,6 +33,20 @@ test('the site builds, has no dead link, and allows only its own scripts and sty
   expect(html).not.toMatch(/<style|<script(?! src="\.\.\/site\.js" defer><\/script>)| on[a-z]+="| style="/)
 })
 
+test.for([
+  ['cancel a payment', 'operate/stop-cancel-return.html#cancel-a-payment'],
+  ['refund', 'operate/stop-cancel-return.html#record-a-return-or-refund'],
+  ['order paid', 'start/faq.html#how-does-my-order-learn-that-it-was-paid'],
+])('the search of the site finds “%s” in a heading', async ([words = '', address]) => {
+  await buildSite({ root, out: join(folder, 'searched') })
+  const index = await readFile(join(folder, 'searched', 'search-index.js'), 'utf8')
+  const entries: string[][] = JSON.parse(/\[.*\]/s.exec(index)?.[0] ?? '[]')
+  const found = entries.filter(([, heading = '']) =>
+    words.split(' ').every((word) => heading.toLowerCase().includes(word)),
+  )
+  expect(found.map(([, , at]) => at)).toContain(address)
+})
+
 test('the index lists every page of the documentation', async () => {
   const index = await readFile(join(root, 'docs', 'README.md'), 'utf8')
   // The page about the package lists the API reports, not the index.
