@@ -148,6 +148,8 @@ async function recheckViolations(source: LedgerSource, attempts: AttemptNumbers)
 
 /** Returns the terminal outcome of an attempt and adds it to the comparison with the rail book. */
 function readTerminalOutcome(row: LedgerRow, books: RailBookComparison | undefined): TerminalOutcome | undefined {
+  // The identity of an item comes before its attempts.
+  if (row.kind === 'identity' && row.field('is_message') === 'true') books?.addMessage(row.subject)
   if (!row.ends) return undefined
   const state = row.field('state') === 'FAILED' ? 'FAILED' : 'DISPATCHED'
   const outcome = {

@@ -51,6 +51,8 @@ export class RailBookComparison {
   readonly #paid = new Map<string, string[]>()
   readonly unpaid: string[] = []
   readonly failedButPaid: string[] = []
+  /** Messages without a terminal outcome so far. No rail pays a message. */
+  readonly #messages = new Set<string>()
   effects = 0
 
   constructor(effects: Iterable<RailEffect>) {
@@ -66,7 +68,12 @@ export class RailBookComparison {
     return [...this.#paid].filter(([, references]) => references.length > 1).map(([reference]) => reference)
   }
 
+  addMessage(outboxId: string): void {
+    this.#messages.add(outboxId)
+  }
+
   add({ outboxId, state, railReference, decidedByPeople }: TerminalOutcome): void {
+    if (this.#messages.delete(outboxId)) return
     const references = this.#paid.get(outboxId) ?? []
     if (state === 'DISPATCHED' && !references.includes(railReference ?? '')) this.unpaid.push(outboxId)
     // Two people may decide FAILED for a payment that the rail made. A worker must never record FAILED for one.

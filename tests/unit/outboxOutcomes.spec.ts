@@ -16,7 +16,8 @@ import {
   type ClaimedItem,
   type OutboxInstruction,
 } from '../../libs/outbox/index.js'
-import { useTestDatabase } from '../support/database.js'
+import { auditDatabase } from '../../libs/ledger/auditor.js'
+import { createTestDatabase, useTestDatabase } from '../support/database.js'
 import {
   buildInstruction,
   claim,
@@ -153,6 +154,16 @@ describe('an outcome message', () => {
       { outcomeNo: 1, state: 'FAILED', errorCode: 'REFUSED', outboxId: first.outboxId, redriveOf: null },
       { outcomeNo: 2, state: 'DISPATCHED', outboxId: redrivenAs, redriveOf: first.outboxId },
     ])
+  })
+
+  test('is not expected in the rail book by an audit', async () => {
+    await using own = await createTestDatabase()
+    const item = await enqueue(own, withTopic())
+    await complete(own, await claimOnly(own, item.railType), { state: 'DISPATCHED', railReference: 'reference-1' })
+    await complete(own, await claimOnly(own, item.outcomeTopic!), { state: 'DISPATCHED' })
+    const effects = [{ reference: item.outboxId, railReference: 'reference-1' }]
+    const { invariants } = await auditDatabase(own.as('symphony_auditor'), { effects })
+    expect(invariants.filter(({ ok }) => !ok)).toEqual([])
   })
 
   test('has no outcome messages of its own, also when it is held', async () => {
