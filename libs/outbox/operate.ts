@@ -253,7 +253,7 @@ export async function recordOutboxReturn(role: Queryable, given: PaymentReturn):
     ],
   )
   const { event_id: eventId, created, returned_total: returnedTotal } = onlyRow(rows)
-  return { eventId, created, returnedTotal: String(returnedTotal) }
+  return { eventId, created, returnedTotal }
 }
 
 /** Pauses claiming. Returns false if it was already paused. Current leases continue. */

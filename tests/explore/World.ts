@@ -165,7 +165,7 @@ export class World {
       case 'send':
         return this.#send(step.worker, step.rail)
       case 'timeout':
-        return void this.#complete(step.worker, 'unknown')
+        return this.#complete(step.worker, 'unknown')
       case 'record':
         return this.#record(step.worker)
       case 'crash':

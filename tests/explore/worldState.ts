@@ -68,7 +68,7 @@ export const FUTURE = 1
  * - A hold has no reason, because without limits no rule reads it.
  */
 export function encodeState(state: WorldState, ceiling: number): { readonly key: string; readonly swapped: boolean } {
-  const [first, second] = state.jobs.map(encodeJob) as [string, string]
+  const [first = '', second = ''] = state.jobs.map(encodeJob)
   if (first > second || (first === '' && second === '')) return { key: encode(state, 0, 1, ceiling), swapped: false }
   const crossed = encode(state, 1, 0, ceiling)
   if (first < second) return { key: crossed, swapped: true }
@@ -169,7 +169,7 @@ export function decodeState(key: string): WorldState {
 function decodeItem(part: string, index: number): Item {
   const [remembered, reports, live] = part.slice(8).split(',')
   const ended = part[6]!
-  const attempts: Attempt[] = [...remembered!].map((token) => attempt('ZOMBIE_REQUEUE', token, 'expired'))
+  const attempts: Attempt[] = Array.from(remembered!, (token) => attempt('ZOMBIE_REQUEUE', token, 'expired'))
   const item: Item = {
     key: Number(part[1]),
     participant: PARTICIPANT,

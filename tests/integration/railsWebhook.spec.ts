@@ -64,7 +64,9 @@ function verify(
   const timestamp = Number(headers['webhook-timestamp'])
   if (!(Math.abs(nowSeconds - timestamp) <= 300)) throw new Error('the timestamp is out of tolerance')
   const key = Buffer.from(secret.slice('whsec_'.length), 'base64')
-  const expected = createHmac('sha256', key).update(`${headers['webhook-id']}.${timestamp}.${body}`).digest()
+  const expected = createHmac('sha256', key)
+    .update(`${String(headers['webhook-id'])}.${timestamp}.${body}`)
+    .digest()
   const signatures = String(headers['webhook-signature']).split(' ')
   const isSigned = signatures.some((signature) => {
     const [version, encoded = ''] = signature.split(',')

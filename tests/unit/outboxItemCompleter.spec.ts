@@ -73,7 +73,7 @@ test('an ItemCompleter completes DISPATCHED outcomes in separate calls when many
   })
   for (const [index, lease] of leases.entries()) {
     const { outboxId, leaseToken } = lease
-    completer.submit(leased(lease), { outboxId, leaseToken, state: index % 6 === 5 ? 'FAILED' : 'DISPATCHED' })
+    void completer.submit(leased(lease), { outboxId, leaseToken, state: index % 6 === 5 ? 'FAILED' : 'DISPATCHED' })
   }
   await completer.drain()
   expect(groups).toEqual([Array.from({ length: 50 }, () => 'DISPATCHED'), Array.from({ length: 10 }, () => 'FAILED')])
@@ -103,10 +103,10 @@ test('giveUp() stops retries until the next drain(); later completions are retri
     onDue: () => {},
   })
   completer.giveUp()
-  completer.submit(leased(first), successOf(first))
+  void completer.submit(leased(first), successOf(first))
   await completer.drain()
   expect(events).toMatchObject([{ type: 'outbox.fault', during: 'completing', outboxId: first.outboxId }])
-  completer.submit(leased(second), successOf(second))
+  void completer.submit(leased(second), successOf(second))
   await completer.drain()
   expect(events.at(-1)).toMatchObject({ type: 'outbox.recorded', outboxId: second.outboxId })
 })
@@ -131,7 +131,7 @@ async function completeThrough(
     groupSize: 10,
     parallel: 1,
   })
-  completer.submit(leased(lease), successOf(lease))
+  void completer.submit(leased(lease), successOf(lease))
   await completer.drain()
   return { outboxId, events }
 }

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
-import type { JsonObject } from '../../libs/core/index.js'
+import type { JsonObject, JsonValue } from '../../libs/core/index.js'
 import {
   approveOutboxLimit,
   enqueuePaymentOutboxBatch,
@@ -63,10 +63,10 @@ const countPerDay = (limit: string, subject: Partial<LimitRule>): LimitRule => (
   ...subject,
 })
 
-const euros = (amount: unknown): JsonObject => ({ amount, currency: 'EUR' }) as JsonObject
+const euros = (amount: JsonValue): JsonObject => ({ amount, currency: 'EUR' })
 
 /** Enqueues a payment of this amount. Returns its id and hold reason. */
-async function pay(amount: unknown, overrides: Partial<OutboxInstruction>) {
+async function pay(amount: JsonValue, overrides: Partial<OutboxInstruction>) {
   const { outboxId } = await enqueue(db, { payload: euros(amount), ...overrides })
   return { outboxId, held: await holdOf(outboxId) }
 }
@@ -241,6 +241,7 @@ describe('a limit', () => {
     ['a limit as a number', { ...countPerDay('1', { railType: 'r' }), limit: 1 }],
     ['a window of 59 seconds', countPerDay('1', { railType: 'r', windowSeconds: 59 })],
   ])('is refused with %s', async (_what, rule) => {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a rule that the types refuse
     const refused = proposeOutboxLimit(olga.control, 'refused', rule as LimitRule, REASON)
     expect(await failureOf(refused)).toMatchObject({
       code: expect.stringMatching(/^(INVALID_ARGUMENT|ARGUMENT_OUT_OF_RANGE|INVALID_PARAMETER)$/),
@@ -466,7 +467,7 @@ describe('a count limit', () => {
 })
 
 describe('LIMIT_UNREADABLE', () => {
-  test.each<[what: string, payload: unknown]>([
+  test.each<[what: string, payload: JsonObject]>([
     ['no amount', { currency: 'EUR' }],
     ['no currency', { amount: '1' }],
     ['a number', { amount: 1, currency: 'EUR' }],
@@ -496,7 +497,7 @@ describe('LIMIT_UNREADABLE', () => {
     for (const rule of [amountPerDay('100', {}), approvalAbove('100', 1, {})]) {
       const subject = buildSubject()
       const name = await setLimit({ ...rule, participantId: subject.participantId })
-      const { outboxId } = await enqueue(db, { ...subject, payload: payload as JsonObject })
+      const { outboxId } = await enqueue(db, { ...subject, payload })
       expect(await holdOf(outboxId)).toBe('LIMIT_UNREADABLE')
       expect((await eventRows(db, outboxId)).at(-1)?.detail).toMatchObject({ reason: 'LIMIT_UNREADABLE', limit: name })
     }

@@ -38,9 +38,11 @@ const olga = await createPerson(db, 'olga')
 const pavel = await createPerson(db, 'pavel')
 const executor = db.as('symphony_executor')
 
+type Outcome = JsonObject & { readonly outcomeNo: number; readonly state: string }
+
 /** Outcome messages of a payment, in order, by the outbox id of its first item. */
-async function outcomes(firstId: string): Promise<JsonObject[]> {
-  const { rows } = await db.queryNoRole<{ payload: JsonObject }>(
+async function outcomes(firstId: string): Promise<Outcome[]> {
+  const { rows } = await db.queryNoRole<{ payload: Outcome }>(
     `SELECT payload FROM payment_outbox_pending WHERE participant_id = $1 AND is_message ORDER BY sequence_id`,
     [firstId],
   )
@@ -49,7 +51,7 @@ async function outcomes(firstId: string): Promise<JsonObject[]> {
 
 /** The outcome messages in short: `1 HELD`. */
 async function states(firstId: string): Promise<string[]> {
-  return (await outcomes(firstId)).map(({ outcomeNo, state }) => `${String(outcomeNo)} ${String(state)}`)
+  return (await outcomes(firstId)).map(({ outcomeNo, state }) => `${outcomeNo} ${state}`)
 }
 
 function withTopic(overrides: Partial<OutboxInstruction> = {}): Partial<OutboxInstruction> {

@@ -50,7 +50,7 @@ function replace(replaced: Replaced, role: RoleHandle = ingest()) {
 async function reasonOf(call: Promise<unknown>): Promise<unknown> {
   const error = await failureOf(call)
   expect(error).toMatchObject({ code: 'NOT_REPLACEABLE', sqlstate: 'P7017' })
-  const { reason }: { reason: unknown } = JSON.parse((error as { detail: string }).detail)
+  const { reason }: { reason: unknown } = JSON.parse(String(Reflect.get(Object(error), 'detail')))
   return reason
 }
 

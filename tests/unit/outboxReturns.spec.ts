@@ -92,7 +92,11 @@ describe('record_outbox_return', () => {
     expect(await record(outboxId, { amount: '4', reference: 'RT-1' })).toMatchObject({ returnedTotal: '4' })
     const error = await failureOf(record(outboxId, { amount: '6.51', reference: 'RT-2' }))
     expect(error).toMatchObject({ code: 'RETURN_EXCEEDS_PAYMENT', sqlstate: 'P7015' })
-    expect(JSON.parse((error as { detail: string }).detail)).toEqual({ paid: '10.50', returned: '4', asked: '6.51' })
+    expect(JSON.parse(String(Reflect.get(Object(error), 'detail')))).toEqual({
+      paid: '10.50',
+      returned: '4',
+      asked: '6.51',
+    })
     expect(await record(outboxId, { amount: '6.50', reference: 'RT-2' })).toMatchObject({ returnedTotal: '10.50' })
     await expect(record(outboxId, { amount: '0.01', reference: 'RT-3' })).rejects.toMatchObject({ sqlstate: 'P7015' })
     // A repeat of a recorded return adds nothing, so that it is still answered.
