@@ -23,6 +23,8 @@ export interface PaymentOutcome {
   readonly occurredAt: string
   /** Number that grows with each outcome of the payment, through redrives. An application may skip smaller ones. */
   readonly outcomeNo: number
+  /** Money that the bank sent back, in whole or in part. Only of RETURNED. */
+  readonly returned?: { readonly amount: string; readonly currency: string; readonly reference: string }
 }
 
 /**
