@@ -345,7 +345,7 @@ describe('symphony ledger verify', () => {
     const { outboxId, railType } = await enqueue(db)
     await complete(db, await claimOnly(db, railType), { state: 'DISPATCHED', railReference: 'TX-1' })
     const { invariants } = await json(['ledger', 'verify'])
-    expect(invariants).toMatchObject(['I1', 'I2', 'I6', 'I7', 'I8', 'I9'].map((id) => ({ id, ok: true })))
+    expect(invariants).toMatchObject(['I1', 'I2', 'I6', 'I7', 'I8', 'I9', 'I11'].map((id) => ({ id, ok: true })))
     const { rows } = await db.queryNoRole<{ outbox_id: string; rail_reference: string }>(
       `SELECT outbox_id, rail_reference FROM payment_outbox_attempts WHERE state = 'DISPATCHED'`,
     )

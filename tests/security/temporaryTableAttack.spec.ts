@@ -298,7 +298,7 @@ async function shadowFunctionsAndOperators(
   const decoys = functions
     .filter(
       (one) =>
-        !/payment_outbox|outbox_attempt_state|\b(?:inbox_messages|dispatch_epochs|scheduler_tasks)\b/.test(
+        !/payment_outbox|outbox_attempt_state|\b(?:inbox_messages|dispatch_epochs|scheduler_tasks|outbox_limit\w*)\b/.test(
           `${one.arguments} ${one.result}`,
         ),
     )

@@ -89,7 +89,7 @@ describe('when a Symphony function or trigger raises an error', () => {
     }
   })
 
-  test('its SQLSTATE is one of the 15 that RAISED_SQLSTATES lists', () => {
+  test('its SQLSTATE is one of the 18 that RAISED_SQLSTATES lists', () => {
     expect([...RAISED_SQLSTATES.keys()].toSorted()).toEqual(
       [
         '22023',
@@ -105,8 +105,11 @@ describe('when a Symphony function or trigger raises an error', () => {
         'P7010',
         'P7011',
         'P7012',
+        'P7013',
         'P7014',
+        'P7015',
         'P7016',
+        'P7017',
       ].toSorted(),
     )
   })

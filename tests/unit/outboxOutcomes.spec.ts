@@ -16,6 +16,7 @@ import {
   type ClaimedItem,
   type OutboxInstruction,
 } from '../../libs/outbox/index.js'
+import { quoteIdentifier } from '../../libs/db/index.js'
 import { auditDatabase } from '../../libs/ledger/auditor.js'
 import { createTestDatabase, useTestDatabase } from '../support/database.js'
 import {
@@ -308,7 +309,7 @@ describe('the paths that can end, hold or release a payment', () => {
        WHERE p.pronamespace = $1::regnamespace
          AND (p.prosrc ~ 'INSERT INTO payment_outbox_attempts' OR p.prosrc ~ '(SET|,)\\s+hold_reason = ')
        ORDER BY 1`,
-      [db.schema],
+      [quoteIdentifier(db.schema)],
     )
     expect(rows.map((row) => row.proname)).toEqual(Object.keys(PATHS).toSorted())
   })
