@@ -105,9 +105,9 @@ describe('an object that the owner creates after a deployment', () => {
 
 test('a recreated function is closed to all until the next deployment grants it', async () => {
   const { rows } = await db.queryNoRole<{ definition: string }>(
-    `SELECT pg_get_functiondef('outbox_backoff(integer, uuid)'::regprocedure) AS definition`,
+    `SELECT pg_get_functiondef('outbox_backoff(integer, uuid, integer)'::regprocedure) AS definition`,
   )
-  await owner.query('DROP FUNCTION outbox_backoff(integer, uuid)')
+  await owner.query('DROP FUNCTION outbox_backoff(integer, uuid, integer)')
   await owner.query(rows[0]!.definition)
   const { outboxId } = await enqueue(db)
   const call = `SELECT ${schema}.outbox_backoff(1, '${outboxId}')`
