@@ -1,6 +1,6 @@
 import type { Decision } from '../fuzz/outboxRules.js'
 
-/** What a rail does with a request, and what its worker learns. */
+/** Action of a rail on a request, and the answer that its worker gets. */
 export type RailEvent = 'pays' | 'pays, answer lost' | 'refuses' | 'is busy' | 'never gets it'
 
 /** One step of the world. Workers are 0 and 1; items are numbered by their position in the list of items. */

@@ -9,7 +9,7 @@ import {
   type Proposal,
 } from '../fuzz/outboxRules.js'
 
-/** What a rail declares about unknown outcomes. In this world a rail is named after it. */
+/** Policy of a rail for unknown outcomes. In this world a rail has the name of its policy. */
 export type RailPolicy = 'hold' | 'inquire' | 'resend'
 
 /** Answer that a worker records: the state, and its change of outcome_unknown. */

@@ -128,7 +128,7 @@ describe('a Ledger', () => {
     expect(await exported.audit({ checkpoints: { publicKey } })).toMatchObject({ ok: true, chain: { checkpoints: 1 } })
   })
 
-  test('of an export refuses each call that needs the database (INVALID_ARGUMENT)', async () => {
+  test('refuses calls that need the database if it was opened from an export (INVALID_ARGUMENT)', async () => {
     const exported = await openLedger({ exportFolder: file('export') })
     const report = await exported.audit()
     const calls = [

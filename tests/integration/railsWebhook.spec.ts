@@ -149,13 +149,13 @@ describe('a request of webhookRail', () => {
 })
 
 describe('an answer to webhookRail', () => {
-  test.each([200, 201, 202, 204, 299])('of %i is a delivery, whatever its body', async (status) => {
+  test.each([200, 201, 202, 204, 299])('is a delivery if its status is %i, whatever its body', async (status) => {
     const server = await serve((_, response) => void response.writeHead(status).end(status === 204 ? '' : '<html>'))
     expect(await callRail(railTo(server.url), railRequest())).toMatchObject({ kind: 'success' })
   })
 
   test.each([400, 401, 402, 403, 404, 405, 410, 413, 414, 422, 425, 429, 431])(
-    'of %i is retried, never given up',
+    'is retried, never given up, if its status is %i',
     async (status) => {
       const server = await serve((_, response) => answerJson(response, status, {}, { 'retry-after': '120' }))
       expect(await callRail(railTo(server.url), railRequest())).toMatchObject({
@@ -167,7 +167,7 @@ describe('an answer to webhookRail', () => {
   )
 
   test.each([301, 302, 307, 408, 409, 500, 502, 503, 504])(
-    'of %i is retried as an unknown outcome, and no redirect is followed',
+    'is retried as an unknown outcome if its status is %i; no redirect is followed',
     async (status) => {
       const server = await serve((_, response) => answerJson(response, status, {}, { location: '/elsewhere' }))
       expect(await callRail(railTo(server.url), railRequest())).toMatchObject({ kind: 'unknown' })
@@ -175,7 +175,7 @@ describe('an answer to webhookRail', () => {
     },
   )
 
-  test('that quotes the secret does not bring it into the ledger', async () => {
+  test('does not bring the secret into the ledger, even if it quotes the secret', async () => {
     const server = await serve((_, response) => answerJson(response, 401, { message: `expected ${SECRET}` }))
     const result = await callRail(railTo(server.url), railRequest())
     expect(result).toMatchObject({ kind: 'retryable', message: 'expected [secret]' })

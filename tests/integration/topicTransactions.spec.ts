@@ -275,7 +275,7 @@ describe('a handler that exceeds its timeout', () => {
   test.each([
     ['returns at the abort', (signal: AbortSignal) => once(signal, 'abort')],
     ['returns later', async () => sleep(600)],
-  ])('and %s has its writes rolled back, and its success does not count', async (_, wait) => {
+  ])('loses its writes and its success does not count if it %s', async (_, wait) => {
     const message = await send()
     let isEnded = false
     const handle: TopicHandler = async (received, context) => {
@@ -294,7 +294,7 @@ describe('a handler that exceeds its timeout', () => {
     expect(await effectsOf(message)).toBe(1)
   })
 
-  test('and uses tx first afterwards gets TRANSACTION_CLOSED, and its success does not count', async () => {
+  test('gets TRANSACTION_CLOSED if it first uses tx after that; its success does not count', async () => {
     const message = await send()
     const codes: unknown[] = []
     const handle: TopicHandler = async (_, context) => {
@@ -309,7 +309,7 @@ describe('a handler that exceeds its timeout', () => {
 })
 
 describe('a connection lost at COMMIT', () => {
-  test('after the commit leaves one effect, and the completion is already recorded', async () => {
+  test('leaves one effect if the commit happened; the completion is already recorded', async () => {
     const message = await send()
     const database = withTransaction((role) => async (body) => {
       await role.transaction(body)
@@ -321,7 +321,7 @@ describe('a connection lost at COMMIT', () => {
     expect(await effectsOf(message)).toBe(1)
   })
 
-  test('before the commit leaves no effect, and the message is retried', async () => {
+  test('leaves no effect if the commit did not happen; the message is retried', async () => {
     const message = await send()
     const database = withTransaction(
       (role) => (body) =>

@@ -112,7 +112,7 @@ describe.for(['none', 'transaction'] as const)('a transaction with pooler %s', (
     expect(await entries()).toEqual([])
   })
 
-  test('of a single statement throws if its commit fails (23503)', async () => {
+  test('throws if it has a single statement and its commit fails (23503)', async () => {
     const insert = 'INSERT INTO symphony.entry (n, parent) VALUES ($1, $2)'
     await expect(database.queryAsRole(fixture.worker, insert, [1, 99])).rejects.toMatchObject({ sqlstate: '23503' })
     await database.queryAsRole(fixture.worker, insert, [1, 1])

@@ -119,7 +119,7 @@ describe('every route', () => {
     })
   })
 
-  test('with the access ingest or operate needs one of the two scopes (403)', async () => {
+  test('needs one of two scopes (403) if its access is ingest or operate', async () => {
     const routes = guarded().filter(({ access }) => access === 'ingest or operate')
     expect(routes.map(({ path }) => path)).toEqual(['/v1/outbox/{outboxId}/cancel'])
     const { key } = await createKey(db, { scopes: ['read', 'audit'], owner: 'alice' })

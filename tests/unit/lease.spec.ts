@@ -298,7 +298,7 @@ describe('loss of a lease', () => {
     expect(await leaseRow(db, resource)).toMatchObject({ fencing_token: 1n, released_at: null })
   })
 
-  test('PRIM-POSTGRES-LEASE-008 by a release makes tryRenewNow return false', async () => {
+  test('PRIM-POSTGRES-LEASE-008 makes tryRenewNow return false if it is caused by a release', async () => {
     const lease = await acquire(buildResource())
     await lease.release()
     expect(await lease.tryRenewNow()).toBe(false)

@@ -356,7 +356,7 @@ describe('a cancelled item of an ordered stream', () => {
 })
 
 describe('a redrive', () => {
-  test('of a cancelled item is refused (P7001), and the hint names replaces', async () => {
+  test('is refused for a cancelled item (P7001), and the hint names replaces', async () => {
     const { outboxId } = await enqueue(db)
     await cancelOutboxItem(ingest(), outboxId, REASON)
     expect(await failureOf(propose(olga, outboxId, 'REDRIVE'))).toMatchObject({
@@ -365,13 +365,13 @@ describe('a redrive', () => {
     })
   })
 
-  test('of a failed item is refused (P7001) after the redrive of it was cancelled', async () => {
+  test('is refused for a failed item whose first redrive was cancelled (P7001)', async () => {
     const { outboxId } = await enqueueFailed(db)
     await cancelOutboxItem(ingest(), await redrive(outboxId), REASON)
     expect(await failureOf(propose(olga, outboxId, 'REDRIVE'))).toMatchObject({ sqlstate: 'P7001' })
   })
 
-  test('of an item that a worker failed with the code CANCELLED is possible', async () => {
+  test('is possible for an item that a worker failed with the code CANCELLED', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue()]

@@ -60,7 +60,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, message) => {
     expect(await sequenceOf(db, instruction.participantId)).toEqual({ taken: [], next: undefined })
   })
 
-  test('is refused by enqueue with rails (InvalidPayloadError); the caller’s transaction continues', async () => {
+  test('is refused by enqueue with rails (InvalidPayloadError); the transaction continues', async () => {
     const tx = await openConnection(db, 'symphony_ingest')
     const instruction = buildInstruction(fault)
     const other = buildInstruction()

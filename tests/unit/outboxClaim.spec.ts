@@ -358,7 +358,7 @@ describe('a takeover of an expired lease', () => {
     ])
   })
 
-  test('that holds the item is reported to onUnleased; the claim leases other due items', async () => {
+  test('is reported to onUnleased if it holds the item; the claim leases other due items', async () => {
     const { railType } = buildInstruction()
     const executor = db.as('symphony_executor')
     const takeOver = async (unleased?: UnleasedTakeover[]) => {

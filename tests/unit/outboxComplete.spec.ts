@@ -111,7 +111,7 @@ describe('a completion', () => {
     },
   )
 
-  test('as RETRYABLE requeues the item without its lease, due after the given delay', async () => {
+  test('requeues a RETRYABLE item without its lease, due after the given delay', async () => {
     const lease = await enqueueAndClaim(db)
     const recorded = await complete(db, lease, { state: 'RETRYABLE', ...ANSWER, retryDelaySeconds: 77 })
     expect(recorded).toEqual({ attemptNo: 1, state: 'RETRYABLE', held: false })
@@ -167,7 +167,7 @@ describe('a completion', () => {
   })
 
   test.for(['DISPATCHED', 'FAILED', 'RETRYABLE'] as const)(
-    'as %s is recorded although the item is held',
+    'is recorded as %s although the item is held',
     async (state) => {
       const lease = await enqueueAndClaim(db)
       await placeOutboxHold(db.as('symphony_control'), lease.outboxId, 'wait')

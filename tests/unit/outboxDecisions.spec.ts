@@ -333,7 +333,7 @@ describe('a two-person decision', () => {
   )
 
   test.for(['DISPATCHED', 'FAILED'] as const)(
-    'for %s is final; every further action is refused (P7001)',
+    'is final if it is %s; every further action is refused (P7001)',
     async (state) => {
       const { outboxId } = await enqueueHeld(db, olga)
       await approve(pavel, await propose(olga, outboxId, state))

@@ -146,7 +146,7 @@ describe('an item of unknown outcome', () => {
   test.each([
     [4_999, 0],
     [5_000, 1],
-  ])('that the rail does not know is sent only after settleMs (5 s): after %i ms, %i calls', async (ms, times) => {
+  ])('is sent after settleMs (5 s) if the rail does not know it: after %i ms, %i calls', async (ms, times) => {
     const { result, sent } = await dispatch({ onUnknown: 'inquire', item: { ...item, evidence: endedBefore(ms) } })
     expect(sent).toHaveLength(times)
     expect(result).toMatchObject({ outcome: { state: times === 0 ? 'RETRYABLE' : 'DISPATCHED' } })

@@ -149,7 +149,7 @@ describe('a repeated enqueue', () => {
     expect(await claim(db, first.railType)).toHaveLength(1)
   })
 
-  test('with another key or another instruction creates another item', async () => {
+  test('creates another item if the key or the instruction differs', async () => {
     const first = await enqueue(db)
     const otherKey = await enqueuePaymentOutbox(db.as('symphony_ingest'), { ...first, idempotencyKey: 'another' })
     const otherInstruction = await enqueuePaymentOutbox(db.as('symphony_ingest'), {

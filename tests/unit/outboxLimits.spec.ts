@@ -269,7 +269,7 @@ describe('an approval limit', () => {
     expect(await claimOnly(db, subject.railType)).toMatchObject({ outboxId })
   })
 
-  test('for two people lets one propose the release and another approve it', async () => {
+  test('lets one person propose a release and another approve it if it needs two', async () => {
     const subject = buildSubject()
     await setLimit(approvalAbove('10', 1, { railType: subject.railType }))
     const strict = await setLimit(approvalAbove('20', 2, { participantId: subject.participantId }))
@@ -286,7 +286,7 @@ describe('an approval limit', () => {
     expect(await holdOf(outboxId)).toBeNull()
   })
 
-  test('for two people does not change a later hold of another reason', async () => {
+  test('does not change a later hold of another reason', async () => {
     const subject = buildSubject()
     await setLimit(approvalAbove('10', 2, { railType: subject.railType }))
     const { outboxId } = await pay('15', subject)
@@ -532,7 +532,7 @@ describe('LIMIT_UNREADABLE', () => {
 })
 
 describe('concurrent writers', () => {
-  test('of one participant never pass more than the limit', async () => {
+  test('never pass more than the limit of their participant', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('100', { participantId: subject.participantId }))
     await pay('1', subject)
@@ -549,7 +549,7 @@ describe('concurrent writers', () => {
     expect(rows.length).toBeLessThanOrEqual(2)
   })
 
-  test('of one rail do not wait for each other and count together once they commit', async () => {
+  test('do not wait for each other on one rail, and count together once they commit', async () => {
     const { railType } = buildSubject()
     const name = await setLimit(countPerDay('3', { railType }))
     // The first of the two writers locks the row of this payment.
@@ -567,7 +567,7 @@ describe('concurrent writers', () => {
     await Promise.all([one.close(), two.close()])
   })
 
-  test.each(['REPEATABLE READ', 'SERIALIZABLE'])('under %s are limited and not refused for it', async (level) => {
+  test.each(['REPEATABLE READ', 'SERIALIZABLE'])('are limited, not refused, under %s', async (level) => {
     const { railType } = buildSubject()
     const name = await setLimit(countPerDay('2', { railType }))
     await pay('1', { railType })

@@ -468,7 +468,7 @@ describe('an open transaction on the same stream', () => {
     await enqueuer.query('ROLLBACK')
   })
 
-  test('that completes the head does not block an enqueue', async () => {
+  test('does not block an enqueue while it completes the head', async () => {
     const stream = new Stream(db)
     await stream.enqueue()
     const completer = await openTransaction(db, 'symphony_executor')
@@ -640,7 +640,7 @@ describe('a redrive in an ordered stream', () => {
     expect(await stream.drain()).toEqual([third, ids[1], ids[2]])
   })
 
-  test('of a middle item takes the position of that item', async () => {
+  test('takes the position of the failed item in the middle of the stream', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()] as const

@@ -37,7 +37,7 @@ async function returnsOf(outboxId: string) {
 }
 
 describe('record_outbox_return', () => {
-  test('appends one event with actor, amount and the rail’s reference; the payment stays DISPATCHED', async () => {
+  test('appends one event with actor, amount and reference; the payment stays DISPATCHED', async () => {
     const { outboxId } = await enqueuePaid(db)
     const recorded = await record(outboxId, { occurredAt: new Date('2026-01-31T12:00:00Z') })
     expect(recorded).toEqual({ eventId: expect.any(String), created: true, returnedTotal: '10.50' })
@@ -201,7 +201,7 @@ describe('record_outbox_return', () => {
   })
 })
 
-test('the outcome topic of a payment gets one RETURNED message per return, with its code and money', async () => {
+test('an outcome topic gets one RETURNED message per return, with its code and money', async () => {
   const outcomeTopic = `topic-${randomUUID()}`
   const { outboxId } = await enqueuePaid(db, { outcomeTopic })
   await record(outboxId, { amount: '4', reference: 'RT-1' })

@@ -246,7 +246,7 @@ describe('an error of the adapter', () => {
   })
 
   it.each(['terminal', 'retryable', 'unknown'] as const)(
-    'as the message of an answer “%s” has card numbers redacted',
+    'has card numbers redacted in the message of an answer “%s”',
     async (outcome) => {
       const verdict = await callRail(
         railOf(() => Promise.resolve({ outcome, code: 'C1', message: 'card 4111 1111 1111 1111 says no' })),

@@ -1,6 +1,6 @@
 -- Ordered dispatch and pauses: items that are blocked by another row.
 --
--- Of a participant's ordered items only the first, the head, is not blocked. A completion of the head unblocks the next
+-- Only the first of a participant's ordered items, the head, is not blocked. A completion of the head unblocks the next
 -- item. Enqueue, completion and operator do not wait for each other, so each may miss an uncommitted change of another.
 -- A transaction that may have missed one sets block_unverified, and the next claim or repair verifies the block. If the
 -- cause of the block can be locked (share), the block stands, and the transaction that ends the cause will see this
