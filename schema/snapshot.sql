@@ -206,7 +206,8 @@ CREATE TABLE outbox_attempt_tallies (
   zombie_requeue bigint NOT NULL DEFAULT 0,
   outcome_unknown bigint NOT NULL DEFAULT 0,
   returned bigint NOT NULL DEFAULT 0,
-  cancelled bigint NOT NULL DEFAULT 0
+  cancelled bigint NOT NULL DEFAULT 0,
+  is_message boolean NOT NULL DEFAULT false
 );
 COMMENT ON TABLE outbox_attempt_tallies IS 'Counts of attempts, one row per call that recorded them. Repair adds them to outbox_attempt_totals.';
 COMMENT ON COLUMN outbox_attempt_tallies.outcome_unknown IS 'Attempts among retryable and zombie_requeue that left the outcome unknown.';
@@ -223,7 +224,8 @@ CREATE TABLE outbox_attempt_totals (
   outcome_unknown bigint NOT NULL DEFAULT 0,
   returned bigint NOT NULL DEFAULT 0,
   cancelled bigint NOT NULL DEFAULT 0,
-  CONSTRAINT outbox_attempt_totals_pkey PRIMARY KEY (minute)
+  is_message boolean NOT NULL DEFAULT false,
+  CONSTRAINT outbox_attempt_totals_pkey PRIMARY KEY (minute, is_message)
 );
 COMMENT ON TABLE outbox_attempt_totals IS 'Attempts per minute. Minutes older than two hours are added to the row -infinity.';
 COMMENT ON COLUMN outbox_attempt_totals.outcome_unknown IS 'Attempts among retryable and zombie_requeue that left the outcome unknown.';
@@ -616,7 +618,7 @@ CREATE TABLE payment_outbox_events (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_events_about_item_or_scope CHECK (num_nonnulls(outbox_id, scope) = 1),
-  CONSTRAINT payment_outbox_events_known_type CHECK (event_type = ANY (ARRAY['LATE_OUTCOME'::text, 'TERMINAL_BLOCKED'::text, 'HOLD_PLACED'::text, 'HOLD_RESOLVED'::text, 'DECISION_PROPOSED'::text, 'DECISION_WITHDRAWN'::text, 'REDRIVE_PROPOSED'::text, 'REDRIVE_CREATED'::text, 'PAUSED'::text, 'RESUMED'::text, 'POLICY_SET'::text, 'ENQUEUED'::text, 'LEASE_CLAIMED'::text, 'LEASE_RELEASED'::text, 'LEASE_RENEWED'::text, 'LEASE_EXPIRED_REPAIRED'::text, 'ATTEMPT_COMPLETED'::text, 'RESCHEDULED'::text, 'UNBLOCKED'::text, 'DISPATCH_BEGUN'::text, 'CONTRADICTION_REVIEWED'::text, 'BLOCKED'::text, 'MARKED_UNKNOWN'::text, 'FULL_TRAIL_SET'::text, 'RETURN_RECORDED'::text, 'LIMIT_PROPOSED'::text, 'LIMIT_SET'::text, 'LIMIT_WITHDRAWN'::text])),
+  CONSTRAINT payment_outbox_events_known_type CHECK (event_type = ANY (ARRAY['LATE_OUTCOME'::text, 'TERMINAL_BLOCKED'::text, 'HOLD_PLACED'::text, 'HOLD_RESOLVED'::text, 'DECISION_PROPOSED'::text, 'DECISION_WITHDRAWN'::text, 'REDRIVE_PROPOSED'::text, 'REDRIVE_CREATED'::text, 'PAUSED'::text, 'RESUMED'::text, 'POLICY_SET'::text, 'ENQUEUED'::text, 'LEASE_CLAIMED'::text, 'LEASE_RELEASED'::text, 'LEASE_RENEWED'::text, 'LEASE_EXPIRED_REPAIRED'::text, 'ATTEMPT_COMPLETED'::text, 'RESCHEDULED'::text, 'UNBLOCKED'::text, 'DISPATCH_BEGUN'::text, 'CONTRADICTION_REVIEWED'::text, 'BLOCKED'::text, 'MARKED_UNKNOWN'::text, 'FULL_TRAIL_SET'::text, 'RETURN_RECORDED'::text, 'LIMIT_PROPOSED'::text, 'LIMIT_SET'::text, 'LIMIT_WITHDRAWN'::text, 'DECISION_APPROVED'::text, 'RECONCILED'::text, 'FINDING_CLOSED'::text])),
   CONSTRAINT payment_outbox_events_one_number_per_item UNIQUE (outbox_id, event_no),
   CONSTRAINT payment_outbox_events_one_number_per_scope UNIQUE (scope, event_no),
   CONSTRAINT payment_outbox_events_pkey PRIMARY KEY (event_id)
@@ -628,7 +630,7 @@ COMMENT ON INDEX ix_events_returned IS 'Returns: those of one payment, and the l
 CREATE TRIGGER payment_outbox_events_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_events FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_events ENABLE ALWAYS TRIGGER payment_outbox_events_is_append_only;
 COMMENT ON TABLE payment_outbox_events IS 'Ledger events: late outcomes, holds, decisions, pauses; with full_trail also every change of a pending row.';
-COMMENT ON COLUMN payment_outbox_events.scope IS 'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, limit:NAME, all (a pause of everything), dispatch (a freeze), or full_trail (a change of that setting).';
+COMMENT ON COLUMN payment_outbox_events.scope IS 'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, limit:NAME, reconciliation:RAIL, finding:ID, all (a pause of everything), dispatch (a freeze), or full_trail (a change of that setting).';
 COMMENT ON COLUMN payment_outbox_events.recorded_xid IS 'Transaction that wrote the row, which decides its position in the blocks.';
 
 -- table payment_outbox_identities of symphony_owner
@@ -752,18 +754,177 @@ CREATE TABLE payment_outbox_proposals (
   proposed_by text NOT NULL,
   proposed_at timestamp with time zone NOT NULL,
   proposed_xid xid8 NOT NULL,
+  approvals integer NOT NULL DEFAULT 1,
+  first_approved_by text,
   status text NOT NULL DEFAULT 'OPEN'::text,
   decided_by text,
   decided_at timestamp with time zone,
   CONSTRAINT payment_outbox_proposals_known_decision CHECK (decision = ANY (ARRAY['DISPATCHED'::text, 'FAILED'::text, 'RETRY'::text, 'REDRIVE'::text])),
   CONSTRAINT payment_outbox_proposals_known_status CHECK (status = ANY (ARRAY['OPEN'::text, 'APPROVED'::text, 'WITHDRAWN'::text])),
+  CONSTRAINT payment_outbox_proposals_one_or_two_approvals CHECK (approvals = ANY (ARRAY[1, 2])),
   CONSTRAINT payment_outbox_proposals_pkey PRIMARY KEY (proposal_id),
   CONSTRAINT payment_outbox_proposals_reference_for_dispatched CHECK ((decision = 'DISPATCHED'::text) = (rail_reference IS NOT NULL)),
+  CONSTRAINT payment_outbox_proposals_two_approvers CHECK (status <> 'APPROVED'::text OR approvals = 1 OR person_key(decided_by) <> person_key(first_approved_by) AND first_approved_by IS NOT NULL),
   CONSTRAINT payment_outbox_proposals_two_people CHECK (status <> 'APPROVED'::text OR person_key(decided_by) <> person_key(proposed_by))
 );
 CREATE UNIQUE INDEX ux_proposals_one_open_per_item ON payment_outbox_proposals USING btree (outbox_id) WHERE status = 'OPEN'::text;
 COMMENT ON INDEX ux_proposals_one_open_per_item IS 'Decisions: refuses a second open proposal for one item. One entry per open proposal.';
 COMMENT ON TABLE payment_outbox_proposals IS 'Proposals of two-person decisions: open, approved or withdrawn.';
+COMMENT ON COLUMN payment_outbox_proposals.approvals IS 'Number of people who must approve: 2 if a reconciliation proposed the decision, else 1.';
+
+-- table reconciliation_closings of symphony_owner
+CREATE TABLE reconciliation_closings (
+  finding_id uuid NOT NULL,
+  event_id uuid NOT NULL,
+  closed_by text NOT NULL,
+  reason text NOT NULL,
+  closed_at timestamp with time zone NOT NULL,
+  CONSTRAINT reconciliation_closings_pkey PRIMARY KEY (finding_id)
+);
+CREATE TRIGGER reconciliation_closings_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON reconciliation_closings FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE reconciliation_closings ENABLE ALWAYS TRIGGER reconciliation_closings_is_append_only;
+COMMENT ON TABLE reconciliation_closings IS 'Findings that a person closed. The event FINDING_CLOSED repeats the row.';
+
+-- table reconciliation_entries of symphony_owner
+CREATE TABLE reconciliation_entries (
+  entry_key bytea NOT NULL,
+  occurrence integer NOT NULL,
+  run_id uuid NOT NULL,
+  kind text NOT NULL,
+  outbox_id uuid,
+  account text,
+  bank_reference text,
+  reference text,
+  amount numeric,
+  currency text,
+  booked_on date,
+  valued_on date,
+  return_code text,
+  position bigint NOT NULL,
+  CONSTRAINT reconciliation_entries_known_kind CHECK (kind = ANY (ARRAY['payout'::text, 'reversal'::text, 'debit_reversal'::text])),
+  CONSTRAINT reconciliation_entries_pkey PRIMARY KEY (entry_key, occurrence)
+);
+CREATE INDEX ix_reconciliation_entries_by_payment ON reconciliation_entries USING btree (outbox_id) WHERE outbox_id IS NOT NULL;
+COMMENT ON INDEX ix_reconciliation_entries_by_payment IS 'Reconciliation and timeline: entries of a payment. One entry per entry of a statement that names a payment.';
+CREATE INDEX ix_reconciliation_entries_by_run ON reconciliation_entries USING btree (run_id);
+COMMENT ON INDEX ix_reconciliation_entries_by_run IS 'Verification: entries of a run. One entry per row.';
+CREATE TRIGGER reconciliation_entries_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON reconciliation_entries FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE reconciliation_entries ENABLE ALWAYS TRIGGER reconciliation_entries_is_append_only;
+COMMENT ON TABLE reconciliation_entries IS 'Booked entries of statements that name one of our payments; unknown entries only if the run kept them.';
+COMMENT ON COLUMN reconciliation_entries.entry_key IS 'SHA-256 of account, bank reference (without one the date), amount, currency and payment. An entry that a second file repeats has the same key.';
+COMMENT ON COLUMN reconciliation_entries.occurrence IS 'Number of the entry among those of its file with this key.';
+COMMENT ON COLUMN reconciliation_entries.run_id IS 'First run that saw the entry.';
+COMMENT ON COLUMN reconciliation_entries.kind IS 'payout: a debit. reversal: a credit that returns a debit. debit_reversal: a debit that is marked as a reversal.';
+
+-- table reconciliation_findings of symphony_owner
+CREATE TABLE reconciliation_findings (
+  finding_id uuid NOT NULL,
+  run_id uuid NOT NULL,
+  finding_key bytea NOT NULL,
+  kind text NOT NULL,
+  severity text NOT NULL,
+  outbox_id uuid,
+  detail jsonb NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  CONSTRAINT reconciliation_findings_known_kind CHECK (kind = ANY (ARRAY['paid_twice'::text, 'paid_not_recorded'::text, 'recorded_not_paid'::text, 'amount_differs'::text, 'reversed'::text, 'unknown_entry'::text])),
+  CONSTRAINT reconciliation_findings_known_severity CHECK (severity = ANY (ARRAY['critical'::text, 'warning'::text, 'info'::text])),
+  CONSTRAINT reconciliation_findings_once UNIQUE (finding_key),
+  CONSTRAINT reconciliation_findings_pkey PRIMARY KEY (finding_id)
+);
+CREATE INDEX ix_reconciliation_findings_by_payment ON reconciliation_findings USING btree (outbox_id) WHERE outbox_id IS NOT NULL;
+COMMENT ON INDEX ix_reconciliation_findings_by_payment IS 'Timeline: findings of a payment. One entry per finding about a payment.';
+CREATE INDEX ix_reconciliation_findings_by_run ON reconciliation_findings USING btree (run_id);
+COMMENT ON INDEX ix_reconciliation_findings_by_run IS 'Lists and verification: findings of a run. One entry per row.';
+CREATE TRIGGER reconciliation_findings_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON reconciliation_findings FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE reconciliation_findings ENABLE ALWAYS TRIGGER reconciliation_findings_is_append_only;
+COMMENT ON TABLE reconciliation_findings IS 'Differences between statements and the ledger, each reported once.';
+COMMENT ON COLUMN reconciliation_findings.finding_key IS 'SHA-256 of kind, severity, payment and entries. A later run does not report the same difference again.';
+COMMENT ON COLUMN reconciliation_findings.detail IS 'The payment and the entries, as they were at the time of the run.';
+
+-- table reconciliation_open_findings of symphony_owner
+CREATE TABLE reconciliation_open_findings (
+  finding_id uuid NOT NULL,
+  kind text NOT NULL,
+  severity text NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  CONSTRAINT reconciliation_open_findings_pkey PRIMARY KEY (finding_id)
+);
+CREATE INDEX ix_reconciliation_open_findings ON reconciliation_open_findings USING btree (kind, severity, created_at);
+COMMENT ON INDEX ix_reconciliation_open_findings IS 'Metrics: number of open findings per kind, and the oldest critical one. One entry per open finding.';
+COMMENT ON TABLE reconciliation_open_findings IS 'Findings that no person has closed. The status reads them without passing the closed ones.';
+
+-- table reconciliation_runs of symphony_owner
+CREATE TABLE reconciliation_runs (
+  run_id uuid NOT NULL,
+  rail_type text NOT NULL,
+  format text NOT NULL,
+  file_sha256 bytea NOT NULL,
+  statement_ids text[] NOT NULL,
+  accounts text[] NOT NULL,
+  period_from timestamp with time zone NOT NULL,
+  period_to timestamp with time zone NOT NULL,
+  settlement_days integer NOT NULL,
+  checked_from timestamp with time zone NOT NULL,
+  checked_to timestamp with time zone NOT NULL,
+  entries bigint NOT NULL,
+  counts jsonb NOT NULL,
+  unknown_sums jsonb NOT NULL,
+  entries_sha256 bytea NOT NULL,
+  findings_sha256 bytea NOT NULL,
+  event_id uuid NOT NULL,
+  actor text NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  CONSTRAINT reconciliation_runs_known_format CHECK (format = ANY (ARRAY['camt053'::text, 'camt054'::text, 'csv'::text, 'ndjson'::text, 'rail'::text])),
+  CONSTRAINT reconciliation_runs_one_per_file UNIQUE (rail_type, file_sha256, accounts, settlement_days),
+  CONSTRAINT reconciliation_runs_period_not_empty CHECK (period_from < period_to),
+  CONSTRAINT reconciliation_runs_pkey PRIMARY KEY (run_id),
+  CONSTRAINT reconciliation_runs_settlement_in_range CHECK (settlement_days >= 0 AND settlement_days <= 60)
+);
+CREATE TRIGGER reconciliation_runs_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON reconciliation_runs FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
+ALTER TABLE reconciliation_runs ENABLE ALWAYS TRIGGER reconciliation_runs_is_append_only;
+COMMENT ON TABLE reconciliation_runs IS 'One row per comparison of a statement with the ledger. The event RECONCILED, which is sealed, repeats the row.';
+COMMENT ON COLUMN reconciliation_runs.format IS 'Format of the statement; rail: entries that the rail''s API listed.';
+COMMENT ON COLUMN reconciliation_runs.accounts IS 'Accounts of the statements, sorted.';
+COMMENT ON COLUMN reconciliation_runs.period_to IS 'End of the statements'' period, exclusive.';
+COMMENT ON COLUMN reconciliation_runs.checked_from IS 'Payments dispatched from this time until checked_to had to be in a statement.';
+COMMENT ON COLUMN reconciliation_runs.entries IS 'Booked debits and reversals in the statement.';
+COMMENT ON COLUMN reconciliation_runs.counts IS 'Number of payments or entries per finding, and of matched payments.';
+COMMENT ON COLUMN reconciliation_runs.unknown_sums IS 'Sum of the unknown entries, per currency.';
+COMMENT ON COLUMN reconciliation_runs.entries_sha256 IS 'Digest of the rows of reconciliation_entries of this run.';
+COMMENT ON COLUMN reconciliation_runs.findings_sha256 IS 'Digest of the rows of reconciliation_findings of this run.';
+
+-- table reconciliation_upload_payments of symphony_owner
+CREATE TABLE reconciliation_upload_payments (
+  upload_id uuid NOT NULL,
+  outbox_id uuid NOT NULL,
+  amount numeric,
+  currency text,
+  covered boolean NOT NULL,
+  CONSTRAINT reconciliation_upload_payments_pkey PRIMARY KEY (upload_id, outbox_id)
+);
+COMMENT ON TABLE reconciliation_upload_payments IS 'Facts about payments that only the caller knows: decrypted amounts, and whether the statement''s accounts pay them.';
+
+-- table reconciliation_uploads of symphony_owner
+CREATE TABLE reconciliation_uploads (
+  upload_id uuid NOT NULL,
+  position bigint NOT NULL,
+  entry_key bytea NOT NULL,
+  kind text NOT NULL,
+  outbox_id uuid,
+  rail_type text,
+  account text,
+  bank_reference text,
+  reference text,
+  amount numeric,
+  currency text,
+  booked_on date,
+  valued_on date,
+  return_code text,
+  CONSTRAINT reconciliation_uploads_pkey PRIMARY KEY (upload_id, "position")
+);
+COMMENT ON TABLE reconciliation_uploads IS 'Entries of a statement that is being read. The end of the run deletes them, or lease repair after a day.';
+COMMENT ON COLUMN reconciliation_uploads.upload_id IS 'UUID of version 7: lease repair reads the age from it.';
+COMMENT ON COLUMN reconciliation_uploads.outbox_id IS 'First of the entry''s references that is a payment of ours.';
 
 -- view scheduler_job_runs of symphony_owner
 CREATE VIEW scheduler_job_runs AS
@@ -985,56 +1146,113 @@ COMMENT ON VIEW supervisor_lease_status IS 'Number of held leases, and of leases
 
 -- view supervisor_outbox_status of symphony_owner
 CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
- WITH item AS (
-         SELECT p.created_at,
-            p.next_attempt_at,
+ WITH combination AS (
+         SELECT p.is_message,
             p.outcome_unknown,
-            p.held_at,
-            p.lease_expires_at,
-            p.attempt_count,
+            p.hold_reason,
+            p.blocked,
+            p.lease_token IS NOT NULL AS leased,
+            COALESCE(p.lease_expires_at <= statement_timestamp(), false) AS expired,
+            p.next_attempt_at > statement_timestamp() AS later,
+            p.attempt_count > 0 AS attempted,
+            count(*) AS items,
+            min(p.created_at) AS created_at,
+            min(p.next_attempt_at) AS next_attempt_at,
+            min(p.held_at) AS held_at,
+            min(p.lease_expires_at) AS lease_expires_at
+           FROM payment_outbox_pending p
+          GROUP BY p.is_message, p.outcome_unknown, p.hold_reason, p.blocked, (p.lease_token IS NOT NULL), (COALESCE(p.lease_expires_at <= statement_timestamp(), false)), (p.next_attempt_at > statement_timestamp()), (p.attempt_count > 0)
+        ), part AS (
+         SELECT i.is_message,
+            i.outcome_unknown,
+            i.hold_reason,
+            i.blocked,
+            i.leased,
+            i.expired,
+            i.later,
+            i.attempted,
+            i.items,
+            i.created_at,
+            i.next_attempt_at,
+            i.held_at,
+            i.lease_expires_at,
                 CASE
-                    WHEN p.lease_token IS NULL THEN p.hold_reason
-                    ELSE NULL::text
+                    WHEN i.leased OR i.hold_reason IS NULL THEN NULL::text
+                    WHEN i.hold_reason = ANY (ARRAY['OUTCOME_UNKNOWN'::text, 'FAILED_WHILE_OUTCOME_UNKNOWN'::text, 'RETRY_CEILING'::text, 'REPEATED_LEASE_EXPIRY'::text, 'EARLIER_ITEM_PAID'::text, 'FIELD_KEY_MISSING'::text, 'FIELD_KEY_DESTROYED'::text, 'FIELD_UNREADABLE'::text, 'RAIL_REFERENCE_INVALID'::text, 'AMOUNT_APPROVAL'::text, 'LIMIT_EXCEEDED'::text, 'LIMIT_UNREADABLE'::text, 'OUTCOME_NOT_DELIVERED'::text]) THEN i.hold_reason
+                    ELSE 'other'::text
                 END AS held_for,
                 CASE
-                    WHEN p.lease_expires_at <= statement_timestamp() THEN 'EXPIRED'::text
-                    WHEN p.lease_token IS NOT NULL THEN 'LEASED'::text
-                    WHEN p.hold_reason IS NOT NULL THEN 'HELD'::text
-                    WHEN p.blocked THEN 'BLOCKED'::text
-                    WHEN p.next_attempt_at > statement_timestamp() THEN 'SCHEDULED'::text
+                    WHEN i.expired THEN 'EXPIRED'::text
+                    WHEN i.leased THEN 'LEASED'::text
+                    WHEN i.hold_reason IS NOT NULL THEN 'HELD'::text
+                    WHEN i.blocked THEN 'BLOCKED'::text
+                    WHEN i.later THEN 'SCHEDULED'::text
                     ELSE 'DUE'::text
                 END AS state
-           FROM payment_outbox_pending p
+           FROM combination i
+        ), kind_queue AS (
+         SELECT g.is_message,
+            sum(g.items) AS pending_count,
+            sum(g.items) FILTER (WHERE g.state = 'DUE'::text) AS due_unleased_count,
+            sum(g.items) FILTER (WHERE g.state = 'LEASED'::text) AS leased_count,
+            sum(g.items) FILTER (WHERE g.state = 'EXPIRED'::text) AS expired_lease_count,
+            sum(g.items) FILTER (WHERE g.state = 'SCHEDULED'::text) AS scheduled_count,
+            sum(g.items) FILTER (WHERE g.state = 'BLOCKED'::text) AS blocked_count,
+            sum(g.items) FILTER (WHERE g.state = 'HELD'::text) AS held_count,
+            sum(g.items) FILTER (WHERE g.outcome_unknown) AS outcome_unknown_count,
+            sum(g.items) FILTER (WHERE g.held_for = 'OUTCOME_UNKNOWN'::text) AS held_outcome_unknown_count,
+            sum(g.items) FILTER (WHERE g.held_for = 'FAILED_WHILE_OUTCOME_UNKNOWN'::text) AS held_failed_unknown_count,
+            sum(g.items) FILTER (WHERE g.held_for = 'RETRY_CEILING'::text) AS held_retry_ceiling_count,
+            sum(g.items) FILTER (WHERE g.held_for = 'REPEATED_LEASE_EXPIRY'::text) AS held_lease_expiry_count,
+            sum(g.items) FILTER (WHERE g.held_for = 'EARLIER_ITEM_PAID'::text) AS held_earlier_paid_count,
+            sum(g.items) FILTER (WHERE g.held_for = 'FIELD_KEY_MISSING'::text) AS held_field_key_missing_count,
+            sum(g.items) FILTER (WHERE g.held_for = 'FIELD_KEY_DESTROYED'::text) AS held_field_key_destroyed_count,
+            sum(g.items) FILTER (WHERE g.held_for = 'FIELD_UNREADABLE'::text) AS held_field_unreadable_count,
+            sum(g.items) FILTER (WHERE g.held_for = 'RAIL_REFERENCE_INVALID'::text) AS held_reference_invalid_count,
+            sum(g.items) FILTER (WHERE g.held_for = 'AMOUNT_APPROVAL'::text) AS held_amount_approval_count,
+            sum(g.items) FILTER (WHERE g.held_for = 'LIMIT_EXCEEDED'::text) AS held_limit_exceeded_count,
+            sum(g.items) FILTER (WHERE g.held_for = 'LIMIT_UNREADABLE'::text) AS held_limit_unreadable_count,
+            sum(g.items) FILTER (WHERE g.held_for = 'OUTCOME_NOT_DELIVERED'::text) AS held_outcome_not_delivered_count,
+            sum(g.items) FILTER (WHERE g.held_for = 'other'::text) AS held_other_count,
+            min(g.created_at) AS pending_since,
+            min(g.held_at) FILTER (WHERE g.state = 'HELD'::text) AS held_since,
+            min(g.lease_expires_at) FILTER (WHERE g.state = 'EXPIRED'::text) AS expired_since,
+            min(g.next_attempt_at) FILTER (WHERE g.state = 'DUE'::text) AS due_since,
+            min(g.created_at) FILTER (WHERE g.attempted OR NOT g.later) AS unfinished_since
+           FROM part g
+          GROUP BY g.is_message
         ), queue AS (
-         SELECT count(*) AS pending_count,
-            count(*) FILTER (WHERE i.state = 'DUE'::text) AS due_unleased_count,
-            count(*) FILTER (WHERE i.state = 'LEASED'::text) AS leased_count,
-            count(*) FILTER (WHERE i.state = 'EXPIRED'::text) AS expired_lease_count,
-            count(*) FILTER (WHERE i.state = 'SCHEDULED'::text) AS scheduled_count,
-            count(*) FILTER (WHERE i.state = 'BLOCKED'::text) AS blocked_count,
-            count(*) FILTER (WHERE i.state = 'HELD'::text) AS held_count,
-            COALESCE(EXTRACT(epoch FROM statement_timestamp() - min(i.created_at)), 0::numeric)::double precision AS oldest_pending_age_seconds,
-            COALESCE(EXTRACT(epoch FROM statement_timestamp() - min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE'::text)), 0::numeric)::double precision AS oldest_due_age_seconds,
-            count(*) FILTER (WHERE i.outcome_unknown) AS outcome_unknown_count,
-            count(*) FILTER (WHERE i.held_for = 'OUTCOME_UNKNOWN'::text) AS held_outcome_unknown_count,
-            count(*) FILTER (WHERE i.held_for = 'FAILED_WHILE_OUTCOME_UNKNOWN'::text) AS held_failed_unknown_count,
-            count(*) FILTER (WHERE i.held_for = 'RETRY_CEILING'::text) AS held_retry_ceiling_count,
-            count(*) FILTER (WHERE i.held_for = 'REPEATED_LEASE_EXPIRY'::text) AS held_lease_expiry_count,
-            count(*) FILTER (WHERE i.held_for = 'EARLIER_ITEM_PAID'::text) AS held_earlier_paid_count,
-            count(*) FILTER (WHERE i.held_for = 'FIELD_KEY_MISSING'::text) AS held_field_key_missing_count,
-            count(*) FILTER (WHERE i.held_for = 'FIELD_KEY_DESTROYED'::text) AS held_field_key_destroyed_count,
-            count(*) FILTER (WHERE i.held_for = 'FIELD_UNREADABLE'::text) AS held_field_unreadable_count,
-            count(*) FILTER (WHERE i.held_for = 'RAIL_REFERENCE_INVALID'::text) AS held_reference_invalid_count,
-            count(*) FILTER (WHERE i.held_for = 'AMOUNT_APPROVAL'::text) AS held_amount_approval_count,
-            count(*) FILTER (WHERE i.held_for = 'LIMIT_EXCEEDED'::text) AS held_limit_exceeded_count,
-            count(*) FILTER (WHERE i.held_for = 'LIMIT_UNREADABLE'::text) AS held_limit_unreadable_count,
-            min(i.held_at) FILTER (WHERE i.state = 'HELD'::text) AS held_since,
-            min(i.lease_expires_at) FILTER (WHERE i.state = 'EXPIRED'::text) AS expired_since,
-            min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE'::text) AS due_since,
-            min(i.created_at) FILTER (WHERE i.attempt_count > 0 OR i.next_attempt_at <= statement_timestamp()) AS unfinished_since
-           FROM item i
+         SELECT COALESCE(sum(k_1.pending_count), 0::numeric)::bigint AS pending_count,
+            COALESCE(sum(k_1.due_unleased_count), 0::numeric)::bigint AS due_unleased_count,
+            COALESCE(sum(k_1.leased_count), 0::numeric)::bigint AS leased_count,
+            COALESCE(sum(k_1.expired_lease_count), 0::numeric)::bigint AS expired_lease_count,
+            COALESCE(sum(k_1.scheduled_count), 0::numeric)::bigint AS scheduled_count,
+            COALESCE(sum(k_1.blocked_count), 0::numeric)::bigint AS blocked_count,
+            COALESCE(sum(k_1.held_count), 0::numeric)::bigint AS held_count,
+            COALESCE(sum(k_1.outcome_unknown_count), 0::numeric)::bigint AS outcome_unknown_count,
+            COALESCE(sum(k_1.held_outcome_unknown_count), 0::numeric)::bigint AS held_outcome_unknown_count,
+            COALESCE(sum(k_1.held_failed_unknown_count), 0::numeric)::bigint AS held_failed_unknown_count,
+            COALESCE(sum(k_1.held_retry_ceiling_count), 0::numeric)::bigint AS held_retry_ceiling_count,
+            COALESCE(sum(k_1.held_lease_expiry_count), 0::numeric)::bigint AS held_lease_expiry_count,
+            COALESCE(sum(k_1.held_earlier_paid_count), 0::numeric)::bigint AS held_earlier_paid_count,
+            COALESCE(sum(k_1.held_field_key_missing_count), 0::numeric)::bigint AS held_field_key_missing_count,
+            COALESCE(sum(k_1.held_field_key_destroyed_count), 0::numeric)::bigint AS held_field_key_destroyed_count,
+            COALESCE(sum(k_1.held_field_unreadable_count), 0::numeric)::bigint AS held_field_unreadable_count,
+            COALESCE(sum(k_1.held_reference_invalid_count), 0::numeric)::bigint AS held_reference_invalid_count,
+            COALESCE(sum(k_1.held_amount_approval_count), 0::numeric)::bigint AS held_amount_approval_count,
+            COALESCE(sum(k_1.held_limit_exceeded_count), 0::numeric)::bigint AS held_limit_exceeded_count,
+            COALESCE(sum(k_1.held_limit_unreadable_count), 0::numeric)::bigint AS held_limit_unreadable_count,
+            COALESCE(sum(k_1.held_outcome_not_delivered_count), 0::numeric)::bigint AS held_outcome_not_delivered_count,
+            COALESCE(sum(k_1.held_other_count), 0::numeric)::bigint AS held_other_count,
+            min(k_1.pending_since) AS pending_since,
+            min(k_1.held_since) AS held_since,
+            min(k_1.expired_since) AS expired_since,
+            min(k_1.due_since) AS due_since,
+            min(k_1.unfinished_since) AS unfinished_since
+           FROM kind_queue k_1
         ), recorded AS (
          SELECT o.minute AS at,
+            o.is_message,
             o.dispatched,
             o.retryable,
             o.failed,
@@ -1044,6 +1262,7 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
            FROM outbox_attempt_totals o
         UNION ALL
          SELECT t.recorded_at,
+            t.is_message,
             t.dispatched,
             t.retryable,
             t.failed,
@@ -1051,25 +1270,44 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             t.returned,
             t.cancelled
            FROM outbox_attempt_tallies t
-        ), ledger AS (
-         SELECT COALESCE(sum(r.dispatched), 0::numeric)::bigint AS dispatched_total,
-            COALESCE(sum(r.retryable), 0::numeric)::bigint AS retryable_total,
-            COALESCE(sum(r.failed), 0::numeric)::bigint AS failed_total,
-            COALESCE(sum(r.zombie_requeue), 0::numeric)::bigint AS zombie_requeue_total,
-            COALESCE(sum(r.returned), 0::numeric)::bigint AS returned_total,
-            COALESCE(sum(r.dispatched) FILTER (WHERE w_1.last_hour), 0::numeric)::bigint AS dispatched_last_hour,
-            COALESCE(sum(r.retryable) FILTER (WHERE w_1.last_hour), 0::numeric)::bigint AS retryable_last_hour,
-            COALESCE(sum(r.failed) FILTER (WHERE w_1.last_hour), 0::numeric)::bigint AS failed_last_hour,
-            COALESCE(sum(r.cancelled), 0::numeric)::bigint AS cancelled_total,
-            COALESCE(sum(r.cancelled) FILTER (WHERE w_1.last_hour), 0::numeric)::bigint AS cancelled_last_hour,
-            COALESCE(sum(r.dispatched) FILTER (WHERE w_1.recently), 0::numeric)::bigint AS dispatched_recently,
-            COALESCE(sum(r.retryable) FILTER (WHERE w_1.recently), 0::numeric)::bigint AS retryable_recently,
-            COALESCE(sum(r.failed - r.cancelled) FILTER (WHERE w_1.recently), 0::numeric)::bigint AS failed_recently,
+        ), kind_ledger AS (
+         SELECT r.is_message,
+            sum(r.dispatched) AS dispatched_total,
+            sum(r.retryable) AS retryable_total,
+            sum(r.failed) AS failed_total,
+            sum(r.zombie_requeue) AS zombie_requeue_total,
+            sum(r.returned) AS returned_total,
+            sum(r.cancelled) AS cancelled_total,
+            sum(r.dispatched) FILTER (WHERE w_1.last_hour) AS dispatched_last_hour,
+            sum(r.retryable) FILTER (WHERE w_1.last_hour) AS retryable_last_hour,
+            sum(r.failed) FILTER (WHERE w_1.last_hour) AS failed_last_hour,
+            sum(r.cancelled) FILTER (WHERE w_1.last_hour) AS cancelled_last_hour,
+            sum(r.dispatched) FILTER (WHERE w_1.recently) AS dispatched_recently,
+            sum(r.retryable) FILTER (WHERE w_1.recently) AS retryable_recently,
+            sum(r.failed - r.cancelled) FILTER (WHERE w_1.recently) AS failed_recently,
             min(r.at) FILTER (WHERE r.retryable > 0 AND w_1.recently) AS retryable_since,
             min(r.at) FILTER (WHERE r.failed > r.cancelled AND w_1.recently) AS failed_since
            FROM recorded r
              CROSS JOIN LATERAL ( SELECT r.at > (statement_timestamp() - '01:00:00'::interval) AS last_hour,
                     r.at > (statement_timestamp() - '00:15:00'::interval) AS recently) w_1
+          GROUP BY r.is_message
+        ), ledger AS (
+         SELECT COALESCE(sum(k_1.dispatched_total), 0::numeric)::bigint AS dispatched_total,
+            COALESCE(sum(k_1.retryable_total), 0::numeric)::bigint AS retryable_total,
+            COALESCE(sum(k_1.failed_total), 0::numeric)::bigint AS failed_total,
+            COALESCE(sum(k_1.zombie_requeue_total), 0::numeric)::bigint AS zombie_requeue_total,
+            COALESCE(sum(k_1.returned_total), 0::numeric)::bigint AS returned_total,
+            COALESCE(sum(k_1.cancelled_total), 0::numeric)::bigint AS cancelled_total,
+            COALESCE(sum(k_1.dispatched_last_hour), 0::numeric)::bigint AS dispatched_last_hour,
+            COALESCE(sum(k_1.retryable_last_hour), 0::numeric)::bigint AS retryable_last_hour,
+            COALESCE(sum(k_1.failed_last_hour), 0::numeric)::bigint AS failed_last_hour,
+            COALESCE(sum(k_1.cancelled_last_hour), 0::numeric)::bigint AS cancelled_last_hour,
+            COALESCE(sum(k_1.dispatched_recently), 0::numeric)::bigint AS dispatched_recently,
+            COALESCE(sum(k_1.retryable_recently), 0::numeric)::bigint AS retryable_recently,
+            COALESCE(sum(k_1.failed_recently), 0::numeric)::bigint AS failed_recently,
+            min(k_1.retryable_since) AS retryable_since,
+            min(k_1.failed_since) AS failed_since
+           FROM kind_ledger k_1
         ), contradiction AS (
          SELECT count(*) AS contradictions_total,
             count(*) FILTER (WHERE c_1.reviewed_at IS NULL) AS unreviewed_contradiction_count,
@@ -1103,6 +1341,16 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
            FROM ledger_verifications v_1
           ORDER BY v_1.verified_at DESC
          LIMIT 1
+        ), kind AS (
+         SELECT jsonb_object_agg(g.kind, jsonb_build_object('pending', COALESCE(q_1.pending_count, 0::numeric), 'due', COALESCE(q_1.due_unleased_count, 0::numeric), 'leased', COALESCE(q_1.leased_count, 0::numeric), 'expired', COALESCE(q_1.expired_lease_count, 0::numeric), 'blocked', COALESCE(q_1.blocked_count, 0::numeric), 'held', COALESCE(q_1.held_count, 0::numeric), 'unknown', COALESCE(q_1.outcome_unknown_count, 0::numeric), 'pendingSeconds', COALESCE(EXTRACT(epoch FROM statement_timestamp() - q_1.pending_since), 0::numeric), 'dueSeconds', COALESCE(EXTRACT(epoch FROM statement_timestamp() - q_1.due_since), 0::numeric), 'unfinishedSeconds', COALESCE(EXTRACT(epoch FROM statement_timestamp() - q_1.unfinished_since), 0::numeric), 'heldSeconds', COALESCE(EXTRACT(epoch FROM statement_timestamp() - q_1.held_since), 0::numeric), 'expiredSeconds', COALESCE(EXTRACT(epoch FROM statement_timestamp() - q_1.expired_since), 0::numeric), 'withoutWorkerSeconds',
+                CASE
+                    WHEN q_1.due_since IS NULL OR w_1.alive_count > 0 THEN 0::numeric
+                    ELSE EXTRACT(epoch FROM statement_timestamp() - GREATEST(q_1.due_since, w_1.last_seen_at))
+                END) || jsonb_build_object('dispatched', COALESCE(l_1.dispatched_total, 0::numeric), 'retryable', COALESCE(l_1.retryable_total, 0::numeric), 'failed', COALESCE(l_1.failed_total, 0::numeric), 'requeued', COALESCE(l_1.zombie_requeue_total, 0::numeric), 'cancelled', COALESCE(l_1.cancelled_total, 0::numeric), 'deadLastHour', COALESCE(l_1.failed_last_hour - l_1.cancelled_last_hour, 0::numeric), 'dispatchedRecently', COALESCE(l_1.dispatched_recently, 0::numeric), 'retryableRecently', COALESCE(l_1.retryable_recently, 0::numeric), 'failedRecently', COALESCE(l_1.failed_recently, 0::numeric), 'retryableRecentlySeconds', COALESCE(EXTRACT(epoch FROM statement_timestamp() - l_1.retryable_since), 0::numeric), 'failedRecentlySeconds', COALESCE(EXTRACT(epoch FROM statement_timestamp() - l_1.failed_since), 0::numeric))) AS kinds
+           FROM ( VALUES ('payment'::text,false), ('message'::text,true)) g(kind, is_message)
+             LEFT JOIN kind_queue q_1 ON q_1.is_message = g.is_message
+             LEFT JOIN kind_ledger l_1 ON l_1.is_message = g.is_message
+             CROSS JOIN worker w_1
         )
  SELECT q.pending_count,
     q.due_unleased_count,
@@ -1111,8 +1359,8 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
     q.scheduled_count,
     q.blocked_count,
     q.held_count,
-    q.oldest_pending_age_seconds,
-    q.oldest_due_age_seconds,
+    COALESCE(EXTRACT(epoch FROM statement_timestamp() - q.pending_since), 0::numeric)::double precision AS oldest_pending_age_seconds,
+    COALESCE(EXTRACT(epoch FROM statement_timestamp() - q.due_since), 0::numeric)::double precision AS oldest_due_age_seconds,
     l.dispatched_total,
     l.retryable_total,
     l.failed_total,
@@ -1127,7 +1375,7 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
     q.held_retry_ceiling_count,
     q.held_lease_expiry_count,
     q.held_earlier_paid_count,
-    q.held_count - q.held_outcome_unknown_count - q.held_failed_unknown_count - q.held_retry_ceiling_count - q.held_lease_expiry_count - q.held_earlier_paid_count - q.held_field_key_missing_count - q.held_field_key_destroyed_count - q.held_field_unreadable_count - q.held_reference_invalid_count - q.held_amount_approval_count - q.held_limit_exceeded_count - q.held_limit_unreadable_count AS held_other_count,
+    q.held_other_count,
     w.alive_count AS workers_alive_count,
     q.held_field_key_missing_count,
     q.held_field_key_destroyed_count,
@@ -1161,11 +1409,14 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
     q.held_limit_exceeded_count,
     q.held_limit_unreadable_count,
     l.cancelled_total,
-    l.cancelled_last_hour
+    l.cancelled_last_hour,
+    q.held_outcome_not_delivered_count,
+    k.kinds
    FROM queue q
      CROSS JOIN ledger l
      CROSS JOIN contradiction c
      CROSS JOIN worker w
+     CROSS JOIN kind k
      LEFT JOIN verification v ON true;
 COMMENT ON VIEW supervisor_outbox_status IS 'Status of the queue in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, held.';
 COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'Number of items that ended FAILED, cancelled ones included.';
@@ -1181,6 +1432,7 @@ COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS 'Age
 COMMENT ON COLUMN supervisor_outbox_status.all_paused_age_seconds IS 'Time since everything was paused; 0 while it is not.';
 COMMENT ON COLUMN supervisor_outbox_status.returned_total IS 'Number of DISPATCHED payments of which the rail returned money. Sums of amounts would mix currencies.';
 COMMENT ON COLUMN supervisor_outbox_status.cancelled_total IS 'Number of items that were cancelled.';
+COMMENT ON COLUMN supervisor_outbox_status.kinds IS 'The counts and ages of payments and of messages apart: an object with the keys payment and message.';
 
 -- view supervisor_scheduler_status of symphony_owner
 CREATE VIEW supervisor_scheduler_status WITH (security_barrier=true) AS
@@ -1363,6 +1615,38 @@ SET search_path=symphony, pg_temp
 -- body: sha256 4a6b8afe649695977187880dd7085f7daa1b7aba0274f7207dca57eee850b31b
 COMMENT ON FUNCTION acquire_lease(text, text, integer, jsonb) IS 'Acquires a resource that is free, expired or held by the same owner, with a new lease_id and a greater token. Returns no row while another owner holds it.';
 
+-- function add_entry_finding(uuid, text, text, reconciliation_entries, jsonb) of symphony_owner
+CREATE FUNCTION add_entry_finding(p_run_id uuid, p_kind text, p_severity text, p_entry reconciliation_entries, p_extra jsonb)
+RETURNS void
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 17332c86c453823a2cce7b2332211954039540e51b7b2b64ca9da515ab5c67d8
+COMMENT ON FUNCTION add_entry_finding(uuid, text, text, reconciliation_entries, jsonb) IS 'Internal: records a finding about one entry.';
+
+-- function add_payment_findings(uuid, text, text, uuid[], jsonb) of symphony_owner
+CREATE FUNCTION add_payment_findings(p_run_id uuid, p_kind text, p_severity text, p_outbox_ids uuid[], p_extra jsonb DEFAULT '{}'::jsonb)
+RETURNS void
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 d47c6f1974f54544c3859129ad8f587b1c0012d113fb9436706f0f34b523d8de
+COMMENT ON FUNCTION add_payment_findings(uuid, text, text, uuid[], jsonb) IS 'Internal: records a finding about each payment with its booked debits, unless an earlier run recorded the same.';
+
 -- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[]) of symphony_owner
 CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[], p_is_message boolean, p_key_scope text, p_stream_position bigint, p_outcome_topic text[], p_replaces uuid[])
 RETURNS TABLE(ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
@@ -1376,7 +1660,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 7667b46c2c0edc3ca60ccfe737d86aaf837df116964e11d6fec5d24299136972
+-- body: sha256 63198a298bb9aebc11cdb86ddcdac8cf7feaa1eb55f514249316a7000eb4ac2f
 COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[]) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
@@ -1394,6 +1678,22 @@ SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 62a1015a849f08eeb72390f59fd66f069f975e28c2d8702555cb9ef8d74ba02b
 COMMENT ON FUNCTION advance_outbox_streams(text[]) IS 'Internal: unblocks the first ordered item of each participant that is not paused.';
+
+-- function annotate_reconciliation_payments(uuid, uuid[], numeric[], text[], boolean[]) of symphony_owner
+CREATE FUNCTION annotate_reconciliation_payments(p_upload_id uuid, p_outbox_ids uuid[], p_entry_amounts numeric[], p_entry_currencies text[], p_covered boolean[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 d44d1da83f0c4da7023d914af1415bbba66ada8205dd328e1ba0aa3fe2d24c86
+COMMENT ON FUNCTION annotate_reconciliation_payments(uuid, uuid[], numeric[], text[], boolean[]) IS 'Adds facts about payments that SQL cannot read: amount and currency, and whether the statement covers the payment.';
 
 -- function api_scope_role(text) of symphony_owner
 CREATE FUNCTION api_scope_role(p_scope text)
@@ -1442,7 +1742,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 a3c1070ccc2fbac8153d26b34c44203d7633693b3fba428b671049af0a3ec64e
+-- body: sha256 14a42d124c7dfdc07a915ec5db9c095bc01304fc693d66500b77387c454dfc9b
 COMMENT ON FUNCTION apply_outbox_decision(uuid, text, text, text, text, text) IS 'Internal: makes a held item terminal, with its ledger row, or requeues it; appends the event.';
 
 -- function apply_outbox_limits(uuid[]) of symphony_owner
@@ -1458,7 +1758,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 8f9e26ab2902a7bd93a3869137537d64b27db5d6184adda9b0db236e3c8b958e
+-- body: sha256 a2ef1db38ba0474bb7b071450ebfb61502ad3dfc7329664a73a979c3741e4ee1
 COMMENT ON FUNCTION apply_outbox_limits(uuid[]) IS 'Internal: holds the new payments of a call that a limit does not allow, and counts the others.';
 
 -- function approve_outbox_limit(uuid) of symphony_owner
@@ -1469,19 +1769,19 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 9b2be10bf3a8c1dc1d34be494e518c3d64e16324c9273088b6e65c30dd0e95e7
+-- body: sha256 431c78b39528e1846402331fbb0da25852f9e55585cd645eb4cb7e25a3f2ea8c
 COMMENT ON FUNCTION approve_outbox_limit(uuid) IS 'Approves a proposed limit, or its removal, and applies it. The proposer may not approve (P7007). Returns the name.';
 
 -- function approve_outbox_proposal(uuid) of symphony_owner
 CREATE FUNCTION approve_outbox_proposal(p_proposal_id uuid)
-RETURNS TABLE(outbox_id uuid, decision text, redriven_as uuid)
+RETURNS TABLE(outbox_id uuid, decision text, redriven_as uuid, applied boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 403f8d1b7bf33c70f4e1ad4a897ed1c34232d2208a1ec6ae6a34cef0f47d7776
-COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS 'Approves and applies a proposed decision. The proposer may not approve (P7007).';
+-- body: sha256 32ef3cadb322547e44742f081da95afc9c37ed6011fcb8686d9e3f62ec0ccee0
+COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS 'Approves a proposed decision and applies it. The proposer may not approve (P7007). A decision that a reconciliation proposed is applied when a second person has approved.';
 
 -- function authenticate_api_key(text, bytea) of symphony_owner
 CREATE FUNCTION authenticate_api_key(p_key_id text, p_secret_hash bytea)
@@ -1590,6 +1890,15 @@ SET search_path=symphony, pg_temp
 -- body: sha256 6e74b48f9541610a08fa9c623224e77f4c36622ec4aa37ea70ec3e86958b424a
 COMMENT ON FUNCTION check_api_key_parts(text, bytea) IS 'Internal: raises 22023 unless these are the id and the hash of a key.';
 
+-- function check_bank_texts(text, text[], integer) of symphony_owner
+CREATE FUNCTION check_bank_texts(p_argument text, p_values text[], p_length_max integer)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 97fc4bbbb361a0a0ca0dff31feef9c4bd3f9764c0406f69ac4aeda903e194edf
+COMMENT ON FUNCTION check_bank_texts(text, text[], integer) IS 'Internal: raises 22023 unless the value is a list of short texts.';
+
 -- function check_dispatch_epoch(text, uuid, bigint, timestamp with time zone) of symphony_owner
 CREATE FUNCTION check_dispatch_epoch(p_worker_id text, p_epoch_id uuid DEFAULT NULL::uuid, p_beat_no bigint DEFAULT NULL::bigint, p_beat_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
 RETURNS TABLE(epoch_id uuid, beat_no bigint, beat_at timestamp with time zone, frozen_at timestamp with time zone, freeze_cause text, freeze_reason text, marked boolean)
@@ -1675,7 +1984,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 861ef3070aedb182060598264242fdac0919df77c7d99e5c7ffd22e0116328a4
+-- body: sha256 ce5c2dc57e96b6f00c1cd71254f47b84175fdd2f9fdc17f3d46b4ce100ebbd9f
 COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text[], uuid[]) IS 'Internal: raises 22023 for the first invalid item.';
 
 -- function check_outbox_leases(uuid[], uuid[], text) of symphony_owner
@@ -1852,6 +2161,33 @@ SET search_path=symphony, pg_temp
 -- body: sha256 915001bf25045baf07ef03786ede9d69485919d501f41671a18a70f8c951092c
 COMMENT ON FUNCTION claimable_outbox_rails() IS 'Internal: returns the rails and kinds with at least one claimable item, due or not.';
 
+-- function close_reconciliation_finding(uuid, text) of symphony_owner
+CREATE FUNCTION close_reconciliation_finding(p_finding_id uuid, p_reason text)
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 c7c5d9466b8c6ca64574b0630482e497441a8e31f12c9ce2d7bb78be8e185570
+COMMENT ON FUNCTION close_reconciliation_finding(uuid, text) IS 'Closes a finding with a reason. The finding stays; the event FINDING_CLOSED names the person.';
+
+-- function compare_reconciliation(reconciliation_runs, uuid, boolean) of symphony_owner
+CREATE FUNCTION compare_reconciliation(p_run reconciliation_runs, p_upload_id uuid, p_keep_unknown boolean)
+RETURNS reconciliation_runs
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 35494cfe5e14e530a6b1a34a28199357a7a1f5178901db59cdd81b596cfdb612
+COMMENT ON FUNCTION compare_reconciliation(reconciliation_runs, uuid, boolean) IS 'Internal: compares the staged entries with the ledger and records run, entries, findings, returns and proposals.';
+
 -- function complete_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) of symphony_owner
 CREATE FUNCTION complete_dispatched_outbox_items(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_rail_references text[], p_rail_codes text[], p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_actions text[])
 RETURNS TABLE(recorded integer[], outbox_ids uuid[], attempt_ids uuid[], attempt_nos integer[], heads uuid[], contradicted uuid[], contradictions jsonb[], contradicted_by uuid[], reported uuid[])
@@ -1865,7 +2201,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 77cc1a4e8ead026245bd19c12cc3a390113ec102ff2e0c80364bf7c1d457dfad
+-- body: sha256 542bd5ddb5133eb5cf92477d6541d818c8c1eef8323a99bd9d1169beaf31ce41
 COMMENT ON FUNCTION complete_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) IS 'Internal: the fast path for a batch of successes. Returns nothing if the slow path must record the batch.';
 
 -- function complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text) of symphony_owner
@@ -1899,7 +2235,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 84055ae5e66ef61643703ea6d3f80bfe319ec68788b23991e9fc48324400cb0a
+-- body: sha256 24f37c337b6e467a1204ab8227e0ddd1cf340c58ff2ee3791995a6b6be1db3b5
 COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS 'Records the outcomes of up to 1000 leased items. Returns a verdict for each: RECORDED, ALREADY_RECORDED by this token, or LEASE_LOST. With p_is_message true, payments get LEASE_LOST; with false, messages do.';
 
 -- function complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) of symphony_owner
@@ -1940,14 +2276,14 @@ COMMENT ON FUNCTION count_outbox_limit(outbox_limits, numeric, boolean, timestam
 
 -- function count_released_outbox_item(uuid) of symphony_owner
 CREATE FUNCTION count_released_outbox_item(p_outbox_id uuid)
-RETURNS boolean
+RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 f70cd06c941d8704cda90100d3cf736024b36617b29191345707dd1884511421
-COMMENT ON FUNCTION count_released_outbox_item(uuid) IS 'Internal: counts an item whose release ends a hold that a limit placed; returns false for any other hold.';
+-- body: sha256 edd370ca03f78f8dbf4cc0a5e0a855f5967985adbe58126c85ac6acf35aef694
+COMMENT ON FUNCTION count_released_outbox_item(uuid) IS 'Internal: counts an item whose release ends a hold that a limit placed.';
 
 -- function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
 CREATE FUNCTION create_api_key(p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[] DEFAULT NULL::text[], p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
@@ -2048,6 +2384,37 @@ SET search_path=symphony, pg_temp
 -- body: sha256 1e4ef583b3719ab042f0dac91c9b6fdbaddef7e457eb062ccd43505fa8261cb9
 COMMENT ON FUNCTION deregister_outbox_worker(text, jsonb) IS 'Records that a worker stopped, with its last report; returns false if unknown. A heartbeat registers it again.';
 
+-- function describe_reconciled_entry(reconciliation_entries) of symphony_owner
+CREATE FUNCTION describe_reconciled_entry(p_entry reconciliation_entries)
+RETURNS jsonb
+LANGUAGE sql STABLE
+PARALLEL SAFE
+-- body: sha256 b246ab972a57c60487edd5bb224fc477d0b33682360916305f69899224c8eca7
+COMMENT ON FUNCTION describe_reconciled_entry(reconciliation_entries) IS 'Internal: returns what the bank says about an entry, for a finding.';
+
+-- function describe_reconciled_payment(uuid) of symphony_owner
+CREATE FUNCTION describe_reconciled_payment(p_outbox_id uuid)
+RETURNS jsonb
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 effe01a8166fc19168cc399b748094339221873b98671252090264517dab6c38
+COMMENT ON FUNCTION describe_reconciled_payment(uuid) IS 'Internal: returns what the ledger says about a payment, for a finding.';
+
+-- function describe_reconciliation_run(reconciliation_runs) of symphony_owner
+CREATE FUNCTION describe_reconciliation_run(p_run reconciliation_runs)
+RETURNS jsonb
+LANGUAGE sql STABLE
+-- body: sha256 abff306c799486b592799d98e8288d863d46523277542b3942bd79030a6f352e
+COMMENT ON FUNCTION describe_reconciliation_run(reconciliation_runs) IS 'Internal: returns the detail of the event RECONCILED, which repeats the row of a run.';
+
 -- function destroy_subject_key(text, text) of symphony_owner
 CREATE FUNCTION destroy_subject_key(p_subject text, p_reason text)
 RETURNS text
@@ -2058,6 +2425,22 @@ SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 b3d5340f1662bc0638720882f867cae7968598bcddec10115efcdecb9a245956
 COMMENT ON FUNCTION destroy_subject_key(text, text) IS 'Destroys the key of a subject permanently: its encrypted fields become unreadable. Returns DESTROYED, ALREADY_DESTROYED or UNKNOWN.';
+
+-- function discard_reconciliation_upload(uuid) of symphony_owner
+CREATE FUNCTION discard_reconciliation_upload(p_upload_id uuid)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 f51e39dee847dfabe2c37c259c5466fd97148d6060242706d7cd4831a815352e
+COMMENT ON FUNCTION discard_reconciliation_upload(uuid) IS 'Deletes the entries of an upload. Returns their number.';
 
 -- function due_jobs(integer) of symphony_owner
 CREATE FUNCTION due_jobs(p_batch_size integer)
@@ -2078,7 +2461,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 c15c8438a235c08ea9aab7ff63fcaf2208807703d03fe273ae98e44d6fc2ee03
+-- body: sha256 2fe4eeaff6fcd8b3cd58cf2c7f43cf05bd901902b37e5b105f088b0854ab0494
 COMMENT ON FUNCTION end_outbox_item(uuid, text, text, text, text, text, text) IS 'Internal: appends the terminal attempt of a decision or a cancellation, removes the item from the queue and advances its ordered stream; returns the id of the attempt.';
 
 -- function end_task_claims(text, uuid[], uuid[], text, text, text, integer) of symphony_owner
@@ -2217,7 +2600,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 81108d28087cd022ef5e7596c4516244acf92ec0bda88c0bebd966a9407762ab
+-- body: sha256 0e7bd40e288d4c73d188ab05116659767f16e3991be2d436d645c031895424e1
 COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS 'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease and sets outcome_unknown. Holds an item at the ceiling or with a begun dispatch, unless a late success is known.';
 
 -- function fail_inbox_messages(text[], text[], uuid[], text, text[]) of symphony_owner
@@ -2269,6 +2652,22 @@ SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 8490357975581b4605fe9a6ca39e579a719a3c544c3e895f3b0a46d9e8e2917f
 COMMENT ON FUNCTION find_new_outbox_items(text[], text[], text) IS 'Internal: returns for each item whether it is new. Raises P7014 for a new item under a key that its caller has used for another instruction.';
+
+-- function finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean) of symphony_owner
+CREATE FUNCTION finish_reconciliation(p_upload_id uuid, p_entries bigint, p_rail_type text, p_format text, p_file_hash bytea, p_statement_ids text[], p_accounts text[], p_period_from timestamp with time zone, p_period_to timestamp with time zone, p_settlement_days integer, p_keep_unknown boolean, p_dry_run boolean)
+RETURNS TABLE(run_id uuid, repeated boolean, matched bigint, paid_twice bigint, paid_not_recorded bigint, recorded_not_paid bigint, amount_differs bigint, reversed bigint, unknown_entry bigint, other_rails bigint, unknown_sums jsonb, findings jsonb)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 d8dccf7da0076223022bc9434c81b86980d52af386e654e384483d2aa9c025b9
+COMMENT ON FUNCTION finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean) IS 'Compares the entries of an upload with the ledger of a rail, and records the run with its findings. The same file again returns the first run. A dry run records nothing.';
 
 -- function freeze_dispatch(text) of symphony_owner
 CREATE FUNCTION freeze_dispatch(p_reason text)
@@ -2338,7 +2737,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 5ab104c0be6a81613ffeee6d53b628abaa222c80e8b989553eb9454a622705f4
+-- body: sha256 716ef52eded021082fa5ee2aaab384c22ff742b358fc8238ddee208b6d458ad2
 COMMENT ON FUNCTION hold_outbox_redrives(uuid, text) IS 'Internal: holds the open redrive and the open replacement of a payment that a late report says the rail paid.';
 
 -- function inbox_content_hash(text, text) of symphony_owner
@@ -2452,6 +2851,22 @@ LANGUAGE sql IMMUTABLE
 PARALLEL SAFE
 -- body: sha256 98b43cf219a8bf366f79267dc272756a6fee309f9ff1f7055da39d23801b166e
 COMMENT ON FUNCTION is_short_text(text, integer) IS 'Returns true for text of bounded length, not blank, without control characters other than line ends and tabs.';
+
+-- function judge_reconciled_payments(uuid, text) of symphony_owner
+CREATE FUNCTION judge_reconciled_payments(p_upload_id uuid, p_rail_type text, OUT matched bigint, OUT twice uuid[], OUT differs uuid[], OUT unreadable uuid[], OUT failed uuid[], OUT pending uuid[], OUT held uuid[])
+RETURNS record
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 3fa69d4f97bddc7de2f86bc5a0d26d36531cc6681502f50f4b39855a2d20b586
+COMMENT ON FUNCTION judge_reconciled_payments(uuid, text) IS 'Internal: compares each payment that an upload names with the booked debits of all runs.';
 
 -- function late_paid_item(uuid) of symphony_owner
 CREATE FUNCTION late_paid_item(p_outbox_id uuid)
@@ -2691,6 +3106,31 @@ SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 75f307a50aa08ec6b1b09b6cdb2254bf043c104ee7c148e41200566ed0aad1c7
 COMMENT ON FUNCTION master_keys_in_use() IS 'Returns the master keys that wrap data keys, with the number of data keys. A process needs all of them to start.';
+
+-- function missing_reconciled_payments(uuid, text, timestamp with time zone, timestamp with time zone) of symphony_owner
+CREATE FUNCTION missing_reconciled_payments(p_upload_id uuid, p_rail_type text, p_checked_from timestamp with time zone, p_checked_to timestamp with time zone)
+RETURNS SETOF uuid
+LANGUAGE sql STABLE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 aabace5d99ba255d86754c002bff4dac9221f8184b5359ca14199f4fa21340ca
+COMMENT ON FUNCTION missing_reconciled_payments(uuid, text, timestamp with time zone, timestamp with time zone) IS 'Internal: returns the payments of a rail that were dispatched in this time and that no booked debit names.';
+
+-- function new_reconciliation_run(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer) of symphony_owner
+CREATE FUNCTION new_reconciliation_run(p_upload_id uuid, p_entries bigint, p_rail_type text, p_format text, p_file_hash bytea, p_statement_ids text[], p_accounts text[], p_period_from timestamp with time zone, p_period_to timestamp with time zone, p_settlement_days integer)
+RETURNS reconciliation_runs
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 f7d3d39be50a4d113d347724ea4ee5f5504e132cdb0788bf2d71194e1b2c9d72
+COMMENT ON FUNCTION new_reconciliation_run(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer) IS 'Internal: checks the arguments of a run and returns its row, which is not stored.';
 
 -- function next_inbox_event() of symphony_owner
 CREATE FUNCTION next_inbox_event()
@@ -2940,6 +3380,14 @@ PARALLEL SAFE
 -- body: sha256 d5c2ae48a94ceb88eb0ab4f71b986207bd2a0be9576136dc0df1689d01f7bdb1
 COMMENT ON FUNCTION payload_amount(jsonb) IS 'Returns the amount of a payment''s payload, or null if it is unreadable.';
 
+-- function payload_currency(jsonb) of symphony_owner
+CREATE FUNCTION payload_currency(p_payload jsonb)
+RETURNS text
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+-- body: sha256 58db23c187abd3fac2a100a45292e4523e82a792067386e844bbfc1b9c2a26e4
+COMMENT ON FUNCTION payload_currency(jsonb) IS 'Returns the currency of a payment''s payload, or null if it is unreadable.';
+
 -- function payload_defect(jsonb) of symphony_owner
 CREATE FUNCTION payload_defect(p_payload jsonb)
 RETURNS text
@@ -2992,16 +3440,16 @@ SET search_path=symphony, pg_temp
 -- body: sha256 e3227cb31ff4accf3041c9ac620b76164728abfed921b9a76383fe9032b91d7b
 COMMENT ON FUNCTION postpone_job(text, bigint, text) IS 'Postpones a job by a minute and stores the reason, for an expression that a scheduler cannot parse. Returns false if the job is at another revision.';
 
--- function propose_outbox_decision(uuid, text, text, text, text) of symphony_owner
-CREATE FUNCTION propose_outbox_decision(p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text)
+-- function propose_outbox_decision(uuid, text, text, text, text, integer) of symphony_owner
+CREATE FUNCTION propose_outbox_decision(p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text, p_approvals integer DEFAULT 1)
 RETURNS uuid
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 00d9ad430b5b14b85b9bb8217ab014fb5b0ae84dbcd3450bbbc398dff02c75cc
-COMMENT ON FUNCTION propose_outbox_decision(uuid, text, text, text, text) IS 'Internal: writes a proposal and its event.';
+-- body: sha256 35e9b894f5d3dc045ceced959e91b840548f4e1feb58fdab8c67a96210316f45
+COMMENT ON FUNCTION propose_outbox_decision(uuid, text, text, text, text, integer) IS 'Internal: writes a proposal and its event.';
 
 -- function propose_outbox_limit(text, text, numeric, text, text, text, text, integer, integer) of symphony_owner
 CREATE FUNCTION propose_outbox_limit(p_limit_name text, p_kind text, p_limit numeric, p_reason text, p_rail_type text DEFAULT NULL::text, p_participant_id text DEFAULT NULL::text, p_limit_currency text DEFAULT NULL::text, p_window_seconds integer DEFAULT NULL::integer, p_approvals integer DEFAULT NULL::integer)
@@ -3009,7 +3457,7 @@ RETURNS uuid
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 5845ba74cf1367f7b7a128c53c313f8f7d632c2c4e0207e7a63b9f7c609e1747
+-- body: sha256 07ed06df4deb845bd299195dd3e9d4761f0a5c7164e20262b56ffcba5312f127
 COMMENT ON FUNCTION propose_outbox_limit(text, text, numeric, text, text, text, text, integer, integer) IS 'Proposes to set a limit, or to change the limit of this name. A second person must approve. Returns the proposal.';
 
 -- function propose_outbox_limit_change(text, jsonb, text) of symphony_owner
@@ -3034,6 +3482,17 @@ SET search_path=symphony, pg_temp
 -- body: sha256 1325b4e1e33bf484e0b88da6c0725bcbc59f6f6fba70752f448d4eb7a0832dac
 COMMENT ON FUNCTION propose_outbox_limit_removal(text, text) IS 'Proposes to remove a limit. A second person must approve. Returns the proposal.';
 
+-- function propose_paid_payment(uuid, reconciliation_runs) of symphony_owner
+CREATE FUNCTION propose_paid_payment(p_outbox_id uuid, p_run reconciliation_runs)
+RETURNS jsonb
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 51e9dd1aca9e13faf06ec7c6b9acaa4329c143c9556b9211ec633374be871223
+COMMENT ON FUNCTION propose_paid_payment(uuid, reconciliation_runs) IS 'Internal: proposes DISPATCHED for a held payment that the bank paid, or says in a note why not.';
+
 -- function prune_outbox_limit_usage() of symphony_owner
 CREATE FUNCTION prune_outbox_limit_usage()
 RETURNS void
@@ -3049,6 +3508,17 @@ SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 2c072e5ff88259b1559f10653d58f92c4fffecc15565f88e58c7fd4adbdd3f86
 COMMENT ON FUNCTION prune_outbox_limit_usage() IS 'Internal: deletes expired buckets of limits.';
+
+-- function prune_reconciliation_uploads() of symphony_owner
+CREATE FUNCTION prune_reconciliation_uploads()
+RETURNS void
+LANGUAGE sql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 2dd2286dc781f96ae584d94ae0d4cabe64d704dd6a5cd9b69be590dd814a3cf9
+COMMENT ON FUNCTION prune_reconciliation_uploads() IS 'Internal: deletes staged entries of uploads that are older than a day, at most 10,000 in one call.';
 
 -- function purge_finished_job_runs(integer, integer) of symphony_owner
 CREATE FUNCTION purge_finished_job_runs(p_retention_seconds integer, p_batch_size integer)
@@ -3174,6 +3644,28 @@ SET search_path=symphony, pg_temp
 -- body: sha256 86265440d5e2c6672f20aeddd0a1934e74f406f1e23a12ed176ec0029ac62a3d
 COMMENT ON FUNCTION read_subject_keys(uuid[]) IS 'Returns the wrapped keys with these ids, which a payload refers to. Unwrapping them needs the master key.';
 
+-- function reconciliation_digests(uuid) of symphony_owner
+CREATE FUNCTION reconciliation_digests(p_run_id uuid)
+RETURNS TABLE(entries_sha256 bytea, findings_sha256 bytea)
+LANGUAGE plpgsql STABLE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 ab1f4f2669ba42b9fb9f15782d33c454488b8aa2438d1aac3406408012af44fd
+COMMENT ON FUNCTION reconciliation_digests(uuid) IS 'Returns the digests of the entries and findings of a run: SHA-256 of the SHA-256 of each row, in order.';
+
+-- function reconciliation_window(text, text[], timestamp with time zone, timestamp with time zone, integer) of symphony_owner
+CREATE FUNCTION reconciliation_window(p_rail_type text, p_accounts text[], p_period_from timestamp with time zone, p_period_to timestamp with time zone, p_settlement_days integer)
+RETURNS TABLE(checked_from timestamp with time zone, checked_to timestamp with time zone)
+LANGUAGE plpgsql STABLE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 0de366ed44c459d22262cbe99ff04e34aaa6aacf447189af3ed95b723f3a4044
+COMMENT ON FUNCTION reconciliation_window(text, text[], timestamp with time zone, timestamp with time zone, integer) IS 'Returns the times between which a payment must have been dispatched to be in a statement of this period.';
+
 -- function record_completion_events(uuid[], text, timestamp with time zone, boolean) of symphony_owner
 CREATE FUNCTION record_completion_events(p_attempt_ids uuid[], p_worker_id text, p_now timestamp with time zone, p_full_trail boolean)
 RETURNS void
@@ -3254,7 +3746,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 2082090b16e547947e5f5bf9356511647051f4830f001752c0bc5d1bedbec25b
+-- body: sha256 835ff88fcb1f64868cd1698f13ce1fb962abc5937cd1449b33aafeb011707033
 COMMENT ON FUNCTION record_outbox_return(uuid, numeric, text, text, text, timestamp with time zone) IS 'Records that the rail returned money of a DISPATCHED payment, once per reference. The sum of the returns cannot exceed the payment (P7015).';
 
 -- function redrive_outbox_item(uuid, text) of symphony_owner
@@ -3399,7 +3891,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 d6a29f36b2562cae1b804cacd2a05d6f4519e17a73bc7474ebcef807d64c690f
+-- body: sha256 3466ee1ed15a3e60900e11dcee7838f50ae1fd70284b2500d6cc916f81036275
 COMMENT ON FUNCTION repair_expired_leases(integer, text, boolean) IS 'Requeues items whose lease expired, each with its ledger row. Returns the repaired items and new holds; with p_report_failures also the items that it could not repair, with the SQLSTATE.';
 
 -- function report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[], uuid[]) of symphony_owner
@@ -3476,7 +3968,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 ae9a90787fd8e8de703ef4208944e77ead2c3b7b96307ff8d46dcae49969c47c
+-- body: sha256 69f58ed9f4e39a6c72835c844efc7ddfb76f479e98f3cc964ddad69f5123b110
 COMMENT ON FUNCTION require_returnable_outbox_item(uuid) IS 'Internal: returns attempt, amount and currency of a DISPATCHED payment, or raises 22023, P7001 or P7006.';
 
 -- function require_second_person(uuid, text, xid8, text) of symphony_owner
@@ -3544,6 +4036,17 @@ SET search_path=symphony, pg_temp
 -- body: sha256 9e7ef22916aef4db62aa411b9dae3ba3a73479ac987fdd089352adcbef74af66
 COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Ends a pause; returns false if there was none.';
 
+-- function return_reversed_payment(reconciliation_entries) of symphony_owner
+CREATE FUNCTION return_reversed_payment(p_entry reconciliation_entries)
+RETURNS jsonb
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 0d57019bfce82e19f660c224a3b8b07adf94c3fd7d205a39d03c6f3fda1771ab
+COMMENT ON FUNCTION return_reversed_payment(reconciliation_entries) IS 'Internal: records the return of a reversed payment, or says in a note why not.';
+
 -- function review_outbox_contradiction(uuid, text) of symphony_owner
 CREATE FUNCTION review_outbox_contradiction(p_event_id uuid, p_reason text)
 RETURNS uuid
@@ -3592,7 +4095,7 @@ RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 1256963806372c4ea248aec0965af64a04bd2c169e1a6a7e2f1c1ae80fa8383f
+-- body: sha256 b0bfabdc5f63a28eedba97de1db801174aa9a21c44aff4b3953b662f1dcbbb21
 COMMENT ON FUNCTION roll_up_outbox_tallies() IS 'Internal: adds the tallies of recorded attempts to totals per minute.';
 
 -- function schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) of symphony_owner
@@ -3687,6 +4190,22 @@ PARALLEL SAFE
 -- body: sha256 50f4e82301dbf49636a0bd1ca416319f508d33211455997e6929be848944c5b4
 COMMENT ON FUNCTION small_payload_text(jsonb) IS 'Returns the text of a payload of at most 1 KiB; null for a larger one, or one that is no object.';
 
+-- function stage_reconciliation_entries(text[], text[], text[], text[], text[], numeric[], text[], date[], date[], text[], bigint[], uuid) of symphony_owner
+CREATE FUNCTION stage_reconciliation_entries(p_entry_kinds text[], p_accounts text[], p_bank_references text[], p_shown_references text[], p_candidates text[], p_entry_amounts numeric[], p_entry_currencies text[], p_booked_on date[], p_valued_on date[], p_return_codes text[], p_positions bigint[], p_upload_id uuid DEFAULT NULL::uuid)
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 df10c3164590c9f003304a2a2803dcc6aed4ac8bfc995a5017e7c90114419e2b
+COMMENT ON FUNCTION stage_reconciliation_entries(text[], text[], text[], text[], text[], numeric[], text[], date[], date[], text[], bigint[], uuid) IS 'Stores entries of a statement until finish_reconciliation compares them. Returns the id of the upload, which further batches name.';
+
 -- function trace_context_or_null(text) of symphony_owner
 CREATE FUNCTION trace_context_or_null(p_value text)
 RETURNS text
@@ -3703,6 +4222,22 @@ SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 65ff7418c101a07dd009131f1ed72c1b8f145bc7deb7bf082aaa669525ae7a4d
 COMMENT ON FUNCTION trigger_job(text) IS 'Creates a run of a job that is due now, in addition to its schedule.';
+
+-- function unreadable_reconciliation_payments(uuid, text, integer, uuid) of symphony_owner
+CREATE FUNCTION unreadable_reconciliation_payments(p_upload_id uuid, p_rail_type text, p_max_rows integer, p_after uuid DEFAULT NULL::uuid)
+RETURNS TABLE(outbox_id uuid, payload jsonb)
+LANGUAGE plpgsql STABLE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 308d64978b62edba336c48a44fc4a579d0188a2ced64219834f58ca1b1b68565
+COMMENT ON FUNCTION unreadable_reconciliation_payments(uuid, text, integer, uuid) IS 'Returns the payments of an upload whose amount or currency SQL cannot read, in the order of their ids.';
 
 -- function unserved_outbox_rails(text[]) of symphony_owner
 CREATE FUNCTION unserved_outbox_rails(p_rails text[])
@@ -3736,6 +4271,14 @@ LANGUAGE sql VOLATILE
 PARALLEL SAFE
 -- body: sha256 7ad2c5f1a8380e76e7e8ce07999d44ad8f2ab8253ad536c22c1cab8ed8a2d759
 COMMENT ON FUNCTION uuid_v7() IS 'Returns a new UUID version 7, which sorts by creation time.';
+
+-- function uuid_v7_floor(timestamp with time zone) of symphony_owner
+CREATE FUNCTION uuid_v7_floor(p_time timestamp with time zone)
+RETURNS uuid
+LANGUAGE sql STABLE
+PARALLEL SAFE
+-- body: sha256 616c2655333aefe88479594a1b9c7cd071d4ac8575442af4c237f84d18e33738
+COMMENT ON FUNCTION uuid_v7_floor(timestamp with time zone) IS 'Returns a UUID below every UUID version 7 of this millisecond or later.';
 
 -- function verify_blocked_outbox_items(integer) of symphony_owner
 CREATE FUNCTION verify_blocked_outbox_items(p_limit integer)
@@ -3816,6 +4359,7 @@ GRANT EXECUTE ON function ack_inbox_messages(text[], text[], uuid[], text) TO sy
 GRANT EXECUTE ON function ack_job_runs(uuid[], uuid[], text) TO symphony_executor;
 GRANT EXECUTE ON function ack_timers(uuid[], uuid[], text) TO symphony_executor;
 GRANT EXECUTE ON function acquire_lease(text, text, integer, jsonb) TO symphony_executor;
+GRANT EXECUTE ON function annotate_reconciliation_payments(uuid, uuid[], numeric[], text[], boolean[]) TO symphony_control;
 GRANT EXECUTE ON function approve_outbox_limit(uuid) TO symphony_control;
 GRANT EXECUTE ON function approve_outbox_proposal(uuid) TO symphony_control;
 GRANT EXECUTE ON function authenticate_api_key(text, bytea) TO symphony_auth;
@@ -3832,6 +4376,7 @@ GRANT EXECUTE ON function claim_job_runs(integer, text, integer, text[]) TO symp
 GRANT EXECUTE ON function claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) TO symphony_executor;
 GRANT EXECUTE ON function claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) TO symphony_executor;
 GRANT EXECUTE ON function claim_timers(integer, text, integer, text[]) TO symphony_executor;
+GRANT EXECUTE ON function close_reconciliation_finding(uuid, text) TO symphony_control;
 GRANT EXECUTE ON function complete_outbox_attempt(uuid, uuid, text, outbox_attempt_state, text, text, text, text, integer, integer, boolean, text, text) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) TO symphony_executor;
@@ -3844,6 +4389,7 @@ GRANT EXECUTE ON function declare_outbox_rail(text, boolean, jsonb, text, boolea
 GRANT EXECUTE ON function delete_job(text) TO symphony_control;
 GRANT EXECUTE ON function deregister_outbox_worker(text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function destroy_subject_key(text, text) TO symphony_control;
+GRANT EXECUTE ON function discard_reconciliation_upload(uuid) TO symphony_control;
 GRANT EXECUTE ON function due_jobs(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_due_job_runs(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_due_timers(integer) TO symphony_executor;
@@ -3856,6 +4402,7 @@ GRANT EXECUTE ON function ensure_subject_keys(text[], uuid[], text[], text) TO s
 GRANT EXECUTE ON function fail_inbox_messages(text[], text[], uuid[], text, text[]) TO symphony_executor;
 GRANT EXECUTE ON function fail_job_runs(uuid[], uuid[], text, text) TO symphony_executor;
 GRANT EXECUTE ON function fail_timers(uuid[], uuid[], text, text) TO symphony_executor;
+GRANT EXECUTE ON function finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean) TO symphony_control;
 GRANT EXECUTE ON function freeze_dispatch(text) TO symphony_control;
 GRANT EXECUTE ON function heartbeat_outbox_worker(text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function hold_leased_outbox_item(uuid, uuid, text, text) TO symphony_executor;
@@ -3883,7 +4430,11 @@ GRANT EXECUTE ON function purge_finished_job_runs(integer, integer) TO symphony_
 GRANT EXECUTE ON function purge_finished_timers(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_idle_leases(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_inbox_messages(integer, integer) TO symphony_executor;
+GRANT EXECUTE ON function read_subject_keys(uuid[]) TO symphony_control;
 GRANT EXECUTE ON function read_subject_keys(uuid[]) TO symphony_executor;
+GRANT EXECUTE ON function reconciliation_digests(uuid) TO symphony_auditor;
+GRANT EXECUTE ON function reconciliation_digests(uuid) TO symphony_control;
+GRANT EXECUTE ON function reconciliation_window(text, text[], timestamp with time zone, timestamp with time zone, integer) TO symphony_control;
 GRANT EXECUTE ON function record_inbox_sighting(text, text, text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) TO symphony_executor;
 GRANT EXECUTE ON function record_ledger_verification(bigint, bigint) TO symphony_auditor;
@@ -3907,7 +4458,9 @@ GRANT EXECUTE ON function rewrap_subject_keys(uuid[], text[], text, text) TO sym
 GRANT EXECUTE ON function schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) TO symphony_ingest;
 GRANT EXECUTE ON function seal_ledger_block(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function set_participant_outbox_policy(text, text) TO symphony_control;
+GRANT EXECUTE ON function stage_reconciliation_entries(text[], text[], text[], text[], text[], numeric[], text[], date[], date[], text[], bigint[], uuid) TO symphony_control;
 GRANT EXECUTE ON function trigger_job(text) TO symphony_control;
+GRANT EXECUTE ON function unreadable_reconciliation_payments(uuid, text, integer, uuid) TO symphony_control;
 GRANT EXECUTE ON function unserved_outbox_rails(text[]) TO symphony_ingest;
 GRANT EXECUTE ON function verify_ledger_block(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function withdraw_outbox_limit(uuid, text) TO symphony_control;
@@ -3921,6 +4474,8 @@ GRANT SELECT (action, attempt_id, attempt_no, claimed_at, completed_at, created_
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_topic, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_auditor;
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_topic, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_control;
 GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_topic, outcome_unknown, participant_id, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_readonly;
+GRANT SELECT (amount, booked_on, currency, entry_key, kind, occurrence, outbox_id, position, return_code, run_id, valued_on) ON table reconciliation_entries TO symphony_readonly;
+GRANT SELECT (created_at, finding_id, finding_key, kind, outbox_id, run_id, severity) ON table reconciliation_findings TO symphony_readonly;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_readonly;
 GRANT SELECT (created_at, cron, delivery, job_name, missed_runs, next_due_at, participant_id, postponed_until, revision, schedule_error, state, time_zone, topic, updated_at) ON table scheduler_jobs TO symphony_readonly;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_readonly;
@@ -3982,6 +4537,19 @@ GRANT SELECT ON table payment_outbox_identities TO symphony_readonly;
 GRANT SELECT ON table payment_outbox_proposals TO symphony_auditor;
 GRANT SELECT ON table payment_outbox_proposals TO symphony_control;
 GRANT SELECT ON table payment_outbox_proposals TO symphony_readonly;
+GRANT SELECT ON table reconciliation_closings TO symphony_auditor;
+GRANT SELECT ON table reconciliation_closings TO symphony_control;
+GRANT SELECT ON table reconciliation_closings TO symphony_readonly;
+GRANT SELECT ON table reconciliation_entries TO symphony_auditor;
+GRANT SELECT ON table reconciliation_entries TO symphony_control;
+GRANT SELECT ON table reconciliation_findings TO symphony_auditor;
+GRANT SELECT ON table reconciliation_findings TO symphony_control;
+GRANT SELECT ON table reconciliation_open_findings TO symphony_auditor;
+GRANT SELECT ON table reconciliation_open_findings TO symphony_control;
+GRANT SELECT ON table reconciliation_open_findings TO symphony_readonly;
+GRANT SELECT ON table reconciliation_runs TO symphony_auditor;
+GRANT SELECT ON table reconciliation_runs TO symphony_control;
+GRANT SELECT ON table reconciliation_runs TO symphony_readonly;
 GRANT SELECT ON table scheduler_job_runs TO symphony_auditor;
 GRANT SELECT ON table scheduler_job_runs TO symphony_control;
 GRANT SELECT ON table scheduler_jobs TO symphony_auditor;

@@ -7,6 +7,7 @@ export type ErrorCode = SymphonyErrorCode | PostgresErrorCode
 type SymphonyErrorCode =
   | 'ACTOR_UNVERIFIED'
   | 'ALREADY_TERMINAL'
+  | 'AMOUNT_UNREADABLE'
   | 'APPEND_ONLY'
   | 'APPROVAL_REQUIRED'
   | 'APPROVE_REFUSED'
@@ -114,6 +115,8 @@ type SymphonyErrorCode =
   | 'SERVICE_MISSING'
   | 'SLOTS_EXCEEDED'
   | 'STALE_STATEMENT'
+  | 'STATEMENT_DIFFERS'
+  | 'STATEMENT_INVALID'
   | 'SUBJECT_ERASED'
   | 'SUBJECT_UNKNOWN'
   | 'TLS_REFUSED'
@@ -126,6 +129,7 @@ type SymphonyErrorCode =
   | 'UNKNOWN_DATABASE'
   | 'UNKNOWN_JOB'
   | 'UNKNOWN_NAME'
+  | 'UPLOAD_INCOMPLETE'
   | 'VAULT_KEYS_MISSING'
   | 'WITHDRAW_REFUSED'
 

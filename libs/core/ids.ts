@@ -31,6 +31,11 @@ export function isUuid(value: unknown): value is string {
   return typeof value === 'string' && UUID.test(value)
 }
 
+/** Returns a UUID as 32 hexadecimal digits. The field `EndToEndId` of ISO 20022 holds 35 characters, a UUID has 36. */
+export function compactUuid(uuid: string): string {
+  return uuid.replaceAll('-', '')
+}
+
 /**
  * Checks the source or id of an inbox message: any printable text. The length counts characters, as PostgreSQL does.
  */

@@ -22,7 +22,15 @@ export {
 export type { Bounds } from './arguments.js'
 export { parseTimestamp, systemClock } from './clock.js'
 export type { Clock } from './clock.js'
-export { createWorkerId, isUuid, requiredId, requiredIdempotencyKey, requiredInboxId, requiredUuid } from './ids.js'
+export {
+  compactUuid,
+  createWorkerId,
+  isUuid,
+  requiredId,
+  requiredIdempotencyKey,
+  requiredInboxId,
+  requiredUuid,
+} from './ids.js'
 export { canonicalJson, compileJsonPointer, indexPath, isObject, keyPath } from './json.js'
 export type { JsonObject, JsonPointer, JsonValue } from './json.js'
 export {

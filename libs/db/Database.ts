@@ -73,6 +73,11 @@ export class Database {
     return this.as(role).transaction(callback)
   }
 
+  /** Opens this database a second time, for statements and locks that may take this long. The caller closes it. */
+  reopen({ statementTimeoutMs }: Required<Pick<DatabaseOptions, 'statementTimeoutMs'>>): Database {
+    return new Database({ ...this.#options, statementTimeoutMs, lockTimeoutMs: statementTimeoutMs, connectionsMax: 2 })
+  }
+
   /** Connections in use, idle connections and waiting callers: one entry per pool. */
   get poolUsage(): readonly PoolUsage[] {
     return this.#connections.usage

@@ -188,13 +188,23 @@ export class KeyReusedError extends DatabaseError {
   }
 }
 
-/** A payment cannot be cancelled: a call may have paid it or may still pay it, or it has ended. */
+/** Reason why a payment cannot be cancelled. `CANCELLED`: an earlier call has cancelled it. */
+type NotCancellableReason =
+  | 'LEASED'
+  | 'OUTCOME_UNKNOWN'
+  | 'LATE_OUTCOME'
+  | 'DISPATCH_FROZEN'
+  | 'OUTCOME_MESSAGE'
+  | 'DISPATCHED'
+  | 'FAILED'
+  | 'CANCELLED'
+
+/**
+ * A payment cannot be cancelled: a call may have paid it or may still pay it, or it has ended. `remedy` says what to do.
+ */
 export class NotCancellableError extends DatabaseError {
-  /**
-   * LEASED, OUTCOME_UNKNOWN, LATE_OUTCOME, DISPATCH_FROZEN, OUTCOME_MESSAGE, DISPATCHED, FAILED or CANCELLED. The last
-   * one means that an earlier call has cancelled it.
-   */
-  readonly reason: string | undefined
+  /** Reason. A newer database may raise another one, so a `switch` needs a `default`. */
+  readonly reason: NotCancellableReason | (string & Record<never, never>) | undefined
 
   constructor(code: ErrorCode, message: string, fields: DatabaseErrorFields) {
     super(code, message, fields)

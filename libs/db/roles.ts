@@ -39,7 +39,7 @@ export async function setRole(client: ClientBase, { role, login, timeoutMs }: Ro
   if (current !== role) throw new RoleError(role, `the connection is in role ${current} instead of ${role}`, {})
 }
 
-/** Returns up to three logins that may act as the role, for the remedy. */
+/** Returns up to three logins that may act as the role, for the remedy; no worker's login for the role of another. */
 async function loginsOf(client: ClientBase, role: string): Promise<readonly string[]> {
   try {
     const { rows } = await client.query<{ login: string }>(LOGINS, [role])
@@ -51,7 +51,9 @@ async function loginsOf(client: ClientBase, role: string): Promise<readonly stri
 
 const LOGINS = `
   SELECT l.rolname::text AS login FROM pg_catalog.pg_roles l JOIN pg_catalog.pg_roles r ON r.rolname = $1
-  WHERE l.rolcanlogin AND NOT l.rolsuper AND pg_catalog.pg_has_role(l.oid, r.oid, 'MEMBER') ORDER BY 1 LIMIT 3`
+  LEFT JOIN pg_catalog.pg_roles w ON w.rolname = 'symphony_executor' AND w.oid <> r.oid
+  WHERE l.rolcanlogin AND NOT l.rolsuper AND pg_catalog.pg_has_role(l.oid, r.oid, 'MEMBER')
+    AND (w.oid IS NULL OR NOT pg_catalog.pg_has_role(l.oid, w.oid, 'MEMBER')) ORDER BY 1 LIMIT 3`
 
 /** Returns the error of a login that cannot act as a role; undefined if SET ROLE failed for another reason. */
 export function roleErrorIn(
@@ -84,8 +86,8 @@ export function roleErrorIn(
  * a worker or operator.
  */
 function loginRemedy(role: string, memberLogins: readonly string[]): string {
-  const known = memberLogins.length === 0 ? '' : `Log in as ${memberLogins.join(' or ')}, which may act as it. `
-  return `${known}symphony deploy --create-login NAME=${role.replace(/^symphony_/, '')} creates a login for this role.`
+  const known = memberLogins.length === 0 ? '' : ` A person may also log in as ${memberLogins.join(' or ')}.`
+  return `symphony deploy --create-login NAME=${role.replace(/^symphony_/, '')} creates a login for this role.${known}`
 }
 
 /** Returns the process id that the server announced. The driver keeps it for cancel requests. */

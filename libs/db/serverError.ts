@@ -52,8 +52,10 @@ const CLASSES_WITH_HARMLESS_DETAIL = new Set([
 /** Class that quotes the invalid value in the message: `invalid input syntax for type integer: "4111…"`. */
 const CLASS_THAT_QUOTES_VALUES = '22'
 
-/** Server routine that executes RAISE. The author of a function wrote such a message, not the server. */
-const ROUTINE_OF_RAISE = 'exec_stmt_raise'
+/** Recognises an error of RAISE. The author of a function wrote its message and hint, not the server. */
+export function isRaised({ routine }: ServerErrorFields): boolean {
+  return routine === 'exec_stmt_raise'
+}
 
 /**
  * Removes text that may quote a parameter or a row from the driver's error, in place. Neither our error nor its `cause`
@@ -62,7 +64,7 @@ const ROUTINE_OF_RAISE = 'exec_stmt_raise'
  */
 export function redactDriverError(error: ServerError): void {
   const sqlClass = error.code.slice(0, 2)
-  const writtenByAuthor = error.routine === ROUTINE_OF_RAISE
+  const writtenByAuthor = isRaised(error)
   delete error.where
   delete error.internalQuery
   if (!writtenByAuthor && !CLASSES_WITH_HARMLESS_DETAIL.has(sqlClass)) delete error.detail

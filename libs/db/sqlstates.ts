@@ -20,6 +20,8 @@ export const RAISED_SQLSTATES: ReadonlyMap<string, ErrorCode> = new Map([
   ['P7015', 'RETURN_EXCEEDS_PAYMENT'],
   ['P7016', 'ACTOR_UNVERIFIED'],
   ['P7017', 'NOT_REPLACEABLE'],
+  ['P7018', 'UPLOAD_INCOMPLETE'],
+  ['P7019', 'AMOUNT_UNREADABLE'],
   ['22023', 'INVALID_PARAMETER'],
 ])
 

@@ -10,7 +10,7 @@ import {
   StaleStatementError,
   TlsError,
 } from './errors.js'
-import { isServerError, type ServerError, redactDriverError } from './serverError.js'
+import { isRaised, isServerError, type ServerError, redactDriverError } from './serverError.js'
 import { isAppendOnlyError, classifySqlstate, RAISED_SQLSTATES, remedyForState, SQLSTATE } from './sqlstates.js'
 
 /**
@@ -44,7 +44,7 @@ export function isLeaseLostError(error: unknown): boolean {
   return leaseLostErrorIn(error) !== undefined
 }
 
-/** Finds the lost lease inside an error, however deep it is wrapped, with the outcome that its token had recorded. */
+/** Finds the LeaseLostError in an error and its causes. It has the outcome that the token recorded before, if any. */
 export function leaseLostErrorIn(error: unknown): LeaseLostError | undefined {
   const seen = new Set<unknown>()
   const open = [error]
@@ -68,8 +68,12 @@ function raisedByUs(error: ServerError): DatabaseError | undefined {
   // Removes the name of a P70xx state from the message, because the name is already the error's code.
   const prefix = `${name}: `
   const message = error.message.startsWith(prefix) ? error.message.slice(prefix.length) : error.message
-  // A retry of a refused call never helps.
-  return new (RAISED_CLASSES.get(name) ?? DatabaseError)(name, message, { ...fieldsOf(error), disposition: 'fatal' })
+  // An immediate retry of a refused call never helps.
+  return new (RAISED_CLASSES.get(name) ?? DatabaseError)(name, message, {
+    ...fieldsOf(error),
+    disposition: 'fatal',
+    remedy: error.hint,
+  })
 }
 
 /** Classes with additional fields, and classes that applications catch. */
@@ -90,7 +94,8 @@ function reportedByServer(error: ServerError, context: FailureContext): Database
   return new DatabaseError(condition.toUpperCase() as PostgresErrorCode, message, {
     ...fieldsOf(error),
     disposition: dispositionOf(sqlstate, context),
-    remedy: remedyForState(sqlstate),
+    // A function's hint fits the cause better than the remedy for the state.
+    remedy: isRaised(error) ? (error.hint ?? remedyForState(sqlstate)) : (remedyForState(sqlstate) ?? error.hint),
   })
 }
 
@@ -166,6 +171,7 @@ const DRIVER_MESSAGES = {
   noFreeConnection: 'timeout exceeded when trying to connect',
   connectTimeout: 'Connection terminated due to connection timeout',
   connectionEnded: 'Connection terminated unexpectedly',
+  connectionBroken: 'Client has encountered a connection error and is not queryable',
   noAnswer: 'Query read timeout',
 } as const
 
@@ -216,6 +222,7 @@ function describeDriverError(error: unknown, context: FailureContext): DatabaseE
 const MESSAGES_WORTH_RETRYING: ReadonlySet<string> = new Set([
   DRIVER_MESSAGES.connectTimeout,
   DRIVER_MESSAGES.connectionEnded,
+  DRIVER_MESSAGES.connectionBroken,
   DRIVER_MESSAGES.noAnswer,
 ])
 

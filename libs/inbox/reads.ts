@@ -21,7 +21,7 @@ export interface InboxMessageRow {
   readonly claimExpiresAt: string | null
 }
 
-/** End of a page: microseconds since 1970, and the message for equal times. */
+/** Position of the last message of a page: its time in microseconds since 1970, and its key for equal times. */
 export interface InboxCursor {
   readonly micros: string
   readonly source: string

@@ -3,8 +3,9 @@ import { InvalidArgumentError, requireKnownOptions } from '../core/index.js'
 import { DATABASE_OPTIONS, openDatabase, type Database, type DatabaseOptions, type Queryable } from '../db/index.js'
 import { auditDatabase, auditExport, type AuditOptions, type AuditReport } from './auditor.js'
 import { readCheckpoints, readPrivateKey, readPublicKey, type Checkpoint } from './checkpoints.js'
-import { beginSnapshot, readSettings, recordLedgerVerification } from './db.js'
+import { beginSnapshot, readLimitEvidence, readSettings, recordLedgerVerification } from './db.js'
 import { readConformance, writeEvidence } from './evidence.js'
+import { readRuns } from './evidenceRuns.js'
 import { exportLedger, type ExportManifest } from './exportLedger.js'
 import { openExport, type OpenedExport } from './exportSource.js'
 import { databaseSource } from './LedgerSource.js'
@@ -55,8 +56,8 @@ export class Ledger implements AsyncDisposable {
   }
 
   /**
-   * Verifies the ledger and checks the invariants I1 to I11. For an export I1, I8, I10 and I11 are not checked. I3, I4
-   * and I5 need `effects`, the rail book.
+   * Verifies the ledger and checks the invariants I1 to I11. For an export I1, I8 and I10 are not checked. I3, I4 and I5
+   * need `effects`, the rail book.
    */
   async audit({ checkpoints, ...options }: Omit<AuditOptions, 'checkpoints'> & ReadOptions = {}): Promise<AuditReport> {
     const origin = this.#origin
@@ -123,8 +124,8 @@ export class Ledger implements AsyncDisposable {
   }
 
   /**
-   * Writes an evidence bundle to a new folder: deployed objects, settings, and the results of doctor and audit. The
-   * same state of the database gives the same bytes. Refuses (`EVIDENCE_REFUSED`) if doctor or audit found anything.
+   * Writes an evidence bundle to a new folder: deployed objects, settings, limits, and the results of doctor and audit.
+   * The same state of the database gives the same bytes. Refuses (`EVIDENCE_REFUSED`) if doctor or audit found anything.
    */
   async writeEvidence({
     folder,
@@ -151,8 +152,10 @@ export class Ledger implements AsyncDisposable {
         catalog,
         deployments: history,
         settings: await readSettings(auditor),
+        limits: await readLimitEvidence(auditor),
         doctor: diagnosis,
         audit,
+        runs: await readRuns(auditor),
         conformance,
         checkpoints: texts,
       }

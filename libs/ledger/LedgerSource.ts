@@ -1,6 +1,6 @@
 import type { Queryable } from '../db/index.js'
 import type { Block, Position } from './blocks.js'
-import { countRows, readBlockPage, readNextXid } from './db.js'
+import { countRows, findReconciliationBreaks, readBlockPage, readNextXid, type ReconciliationBreak } from './db.js'
 import { type Format, FORMATS, NEWEST_FORMAT } from './formats.js'
 import type { LedgerRow } from './LedgerRow.js'
 import { RowStream } from './RowStream.js'
@@ -20,6 +20,8 @@ export interface LedgerSource {
   rowsBetween(after: Position | null, last: Position, format: Format): AsyncIterable<readonly LedgerRow[]>
   /** Returns rows after the last block, in any order. Must be called after all calls of `rowsBetween`. */
   openRows(after: Position | null): AsyncIterable<readonly LedgerRow[]>
+  /** Returns places where the tables of reconciliation differ from the sealed events. An export has no such tables. */
+  reconciliationBreaks?(): Promise<readonly ReconciliationBreak[]>
   /** Returns the number of the next transaction. No existing row can have this number or a higher one. */
   nextXid(): Promise<bigint>
 }
@@ -48,6 +50,10 @@ class DatabaseSource implements LedgerSource {
 
   nextXid(): Promise<bigint> {
     return readNextXid(this.#role)
+  }
+
+  reconciliationBreaks(): Promise<readonly ReconciliationBreak[]> {
+    return findReconciliationBreaks(this.#role)
   }
 
   async *blocks(afterNo: bigint): AsyncGenerator<Block> {

@@ -8,6 +8,7 @@ import {
   type InvariantVerdict,
   RailBookComparison,
   type RailEffect,
+  Returns,
   Sequences,
   verdict,
 } from './invariants.js'
@@ -80,6 +81,7 @@ export async function auditExport(
   const books = options.effects === undefined ? undefined : new RailBookComparison(options.effects)
   const sequences = new Sequences()
   const attempts = new AttemptNumbers()
+  const returns = new Returns()
   const ended = { DISPATCHED: 0n, FAILED: 0n }
   const chain = await verifyLedger(source, {
     ...options,
@@ -88,6 +90,7 @@ export async function auditExport(
       if (outcome !== undefined) ended[outcome.state] += 1n
       sequences.add(row)
       attempts.add(row)
+      returns.addReturn(row)
     },
   })
   const counts: LedgerCounts = {
@@ -97,11 +100,12 @@ export async function auditExport(
     dispatched: ended.DISPATCHED,
     failed: ended.FAILED,
   }
-  const checked = await recheckViolations(source, attempts)
+  const checked = await readAgain(source, attempts, returns)
   const invariants = [
     verdict('I2', checked.doubleTerminals()),
     verdict('I6', checked.gaps()),
     verdict('I7', sequences.gaps()),
+    verdict('I11', returns.violations()),
   ]
   return report(counts, chain, invariants, books)
 }
@@ -129,20 +133,24 @@ function report(
 }
 
 /**
- * Reads an export a second time for the items with possible gaps or two terminal attempts, if the first pass found any.
+ * Reads an export a second time for the items with possible gaps or two terminal attempts, and for the payments that
+ * were returned, if the first pass found any.
  */
-async function recheckViolations(source: LedgerSource, attempts: AttemptNumbers): Promise<AttemptNumbers> {
+async function readAgain(source: LedgerSource, attempts: AttemptNumbers, returns: Returns): Promise<AttemptNumbers> {
   const outboxIds = new Set([...attempts.gaps(), ...attempts.doubleTerminals()])
-  if (outboxIds.size === 0) return attempts
+  if (outboxIds.size === 0 && returns.isEmpty) return attempts
   const checked = new AttemptNumbers(outboxIds)
+  const add = (row: LedgerRow) => {
+    checked.add(row)
+    returns.addPayment(row)
+  }
   let previous: Block | undefined
   for await (const block of source.blocks(0n)) {
     const format = FORMATS.get(block.format) ?? NEWEST_FORMAT
-    for await (const rows of source.rowsBetween(previous?.last ?? null, block.last, format))
-      for (const row of rows) checked.add(row)
+    for await (const rows of source.rowsBetween(previous?.last ?? null, block.last, format)) rows.forEach(add)
     previous = block
   }
-  for await (const rows of source.openRows(previous?.last ?? null)) for (const row of rows) checked.add(row)
+  for await (const rows of source.openRows(previous?.last ?? null)) rows.forEach(add)
   return checked
 }
 

@@ -9,11 +9,15 @@ export interface LedgerBreak {
     | 'payment_outbox_events'
     | 'payment_outbox_blocks'
     | 'checkpoints'
+    | `reconciliation_${'runs' | 'entries' | 'findings' | 'closings'}`
   /** Number of the block that covers the place; null if no block covers it. */
   readonly block: string | null
-  /** Subject of the break: an item or scope, the id of a missing row, or the line of a checkpoint. */
+  /**
+   * Subject of the break: an item or scope, the id of a missing row, the line of a checkpoint, or the id of a run or
+   * finding of reconciliation.
+   */
   readonly subject: string
-  /** `identity`, `attempt 3`, `event 2`, `block 7`, `line 4`. */
+  /** `identity`, `attempt 3`, `event 2`, `block 7`, `line 4`, `run`, `finding`. */
   readonly position: string
   readonly why: string
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { blockHash as hashOfHead } from './blocks.js'
 import { readCheckpoints, readPublicKey } from './checkpoints.js'
 import { EVIDENCE_MANIFEST, EVIDENCE_SIGNATURE, EvidenceError, manifestOf, sha256, stableJson } from './evidence.js'
+import { describeRuns, findRunProblem, parseRuns } from './evidenceRuns.js'
 import { readHeadLine, type Head } from './exportLines.js'
 
 export interface EvidenceCheck {
@@ -17,11 +18,14 @@ export interface EvidenceCheck {
   readonly signed: boolean
   readonly blocks: number
   readonly checkpoints: number
+  /** Reconciliations whose findings match the digest in their event. */
+  readonly reconciliations: number
 }
 
 /**
  * Checks that every byte of a bundle is as written and that its parts agree: blocks follow each other, checkpoints are
- * signed and name existing blocks, each function matches its hash. Needs no database.
+ * signed and name existing blocks, each function matches its hash, findings match the sealed events of their runs. Needs
+ * no database.
  */
 export async function checkEvidence({
   folder,
@@ -46,12 +50,14 @@ export function checkBundle(bundle: ReadonlyMap<string, Buffer>, publicKey?: Key
   const checkpoints = requireCheckpoints(files, heads, publicKey)
   requireVerified(files.get('verification.json') ?? '')
   requireFunctions(files.get('functions.json') ?? '')
+  const reconciliations = requireRuns(files, heads)
   return {
     files: files.size + 1,
     sha256: sha256(manifest),
     signed: signature !== undefined && publicKey !== undefined,
     blocks: heads.length,
     checkpoints,
+    reconciliations,
   }
 }
 
@@ -146,6 +152,21 @@ function requireCheckpoints(
       throw broken(`line ${line} of the checkpoints names a block that is not there`)
   }
   return checkpoints.length
+}
+
+function requireRuns(files: ReadonlyMap<string, string>, heads: readonly Head[]): number {
+  const text = files.get('reconciliations.ndjson')
+  // A bundle of an earlier release has no such file.
+  if (text === undefined) return 0
+  const runs = parseRuns(text)
+  if (runs === undefined) throw broken('reconciliations.ndjson is not what was written')
+  const problem = findRunProblem(runs, new Map(heads.map(({ no, root }) => [String(no), root])))
+  if (problem !== undefined) throw broken(problem)
+  const described = describeRuns(runs)
+  if (stableJson(described) !== files.get('reconciliations.json')) {
+    throw broken('reconciliations.json does not say what reconciliations.ndjson contains')
+  }
+  return described.length
 }
 
 function requireVerified(text: string): void {

@@ -1,7 +1,7 @@
 import { SymphonyError, requiredUuid } from '../core/index.js'
 import { call, qualify, type Queryable } from '../db/index.js'
 import { HEAD_COLUMNS, numberOfKind, readHead, type Block, type Position } from './blocks.js'
-import { EXPRESSIONS, KINDS, NEWEST_FORMAT, TABLE_OF, type Format, type RowKind } from './formats.js'
+import { DIGESTED, EXPRESSIONS, KINDS, NEWEST_FORMAT, TABLE_OF, type Format, type RowKind } from './formats.js'
 import { LedgerRow } from './LedgerRow.js'
 
 /**
@@ -100,6 +100,34 @@ export function readRowPage(
   )
 }
 
+/** Reads the events of reconciliation after a position, in the order of blocks. */
+export function readReconciliationEvents(role: Queryable, after: Position | null, limit: number): Promise<LedgerRow[]> {
+  return selectRows(
+    role,
+    'event',
+    NEWEST_FORMAT,
+    `t.event_type IN ('RECONCILED', 'FINDING_CLOSED') AND t.recorded_xid >= $1::bigint
+       AND (t.recorded_xid, ${numberOfKind('event')}, t.event_id) > ($1::bigint, $2::integer, $3::uuid)
+       ORDER BY t.recorded_xid, t.event_id LIMIT $4`,
+    [...positionValues(after), limit],
+  )
+}
+
+/** Reads findings after an id, by id, each in the binary form of a record, which the digest of its run covers. */
+export async function readFindingRecords(role: Queryable, after: string | null, limit: number): Promise<Buffer[]> {
+  const { rows } = await role.query<{ record: string }>(
+    `SELECT encode(${recordOf('reconciliation_findings')}, 'base64') AS record
+     FROM ${qualify(role, 'reconciliation_findings')} t
+     WHERE t.finding_id > $1::uuid ORDER BY t.finding_id LIMIT $2`,
+    [after ?? NIL_ID, limit],
+  )
+  return rows.map(({ record }) => Buffer.from(record, 'base64'))
+}
+
+function recordOf(table: keyof typeof DIGESTED): string {
+  return `record_send(ROW(${DIGESTED[table].map((column) => `t.${column}`).join(', ')}))`
+}
+
 function positionValues(position: Position | null): readonly unknown[] {
   // Starts at the lowest number, so that a forged negative transaction number falls into the first block's range.
   return position === null
@@ -187,6 +215,28 @@ const SERVER_SETTINGS = [
   'server_version',
   'wal_level',
 ]
+
+/** Reads the limits in force, and all their events. Times are microseconds since 1970. */
+export async function readLimitEvidence(role: Queryable): Promise<{
+  readonly limits: readonly object[]
+  readonly events: readonly object[]
+}> {
+  const limits = await role.query<{ limit: object }>(
+    `SELECT to_jsonb(l) || jsonb_build_object('set_at', ${micros('l.set_at')}, 'limit_value', l.limit_value::text) AS "limit"
+     FROM ${qualify(role, 'outbox_limits')} l ORDER BY l.limit_name COLLATE "C"`,
+  )
+  const events = await role.query<{ event: object }>(
+    `SELECT jsonb_build_object('scope', e.scope, 'event_no', e.event_no, 'event_id', e.event_id,
+       'event_type', e.event_type, 'actor', e.actor, 'detail', e.detail, 'created_at', ${micros('e.created_at')}) AS event
+     FROM ${qualify(role, 'payment_outbox_events')} e WHERE starts_with(e.scope, 'limit:')
+     ORDER BY e.scope COLLATE "C", e.event_no`,
+  )
+  return { limits: limits.rows.map(({ limit }) => limit), events: events.rows.map(({ event }) => event) }
+}
+
+function micros(time: string): string {
+  return `(extract(epoch FROM ${time}) * 1000000)::bigint`
+}
 
 /** Makes the transaction read-only with one snapshot. Must be its first statement. */
 export async function beginSnapshot(tx: Queryable): Promise<void> {
@@ -329,6 +379,78 @@ export async function findOverReturned(role: Queryable): Promise<string[]> {
        OR (a.payload ->> 'currency' = r.currency AND ${amountIn('a.payload')} < r.total)
      LIMIT ${EXAMPLES_MAX}`,
   )
+}
+
+/** Difference between the tables of reconciliation and the sealed events. */
+export interface ReconciliationBreak {
+  readonly table: `reconciliation_${'runs' | 'entries' | 'findings' | 'closings'}`
+  /** Run, or the finding of a closing. */
+  readonly subject: string
+  readonly why: string
+}
+
+/**
+ * Finds runs and closings that differ from their events, and runs whose entries or findings differ from the digests in
+ * the event. Returns at most a thousand. The statement calls no function of Symphony, and no value can make it fail.
+ */
+export async function findReconciliationBreaks(role: Queryable): Promise<ReconciliationBreak[]> {
+  const [runs, closings] = [qualify(role, 'reconciliation_runs'), qualify(role, 'reconciliation_closings')]
+  const { rows } = await role.query<ReconciliationBreak>(
+    `(SELECT 'reconciliation_runs' AS "table", COALESCE(t.run_id::text, e.detail ->> 'run_id', e.event_id::text) AS subject,
+        ${whyOf('t.run_id', 'e.event_id')} AS why
+      FROM ${eventsOf(role, 'RECONCILED')} e FULL JOIN ${runs} t ON t.event_id = e.event_id
+      WHERE (e.actor = t.actor AND e.scope = 'reconciliation:' || t.rail_type AND e.detail = ${RUN_DETAIL}) IS NOT TRUE
+      LIMIT ${BREAKS_MAX})
+     UNION ALL
+     (SELECT 'reconciliation_closings', COALESCE(t.finding_id::text, e.detail ->> 'finding_id', e.event_id::text),
+        ${whyOf('t.finding_id', 'e.event_id')}
+      FROM ${eventsOf(role, 'FINDING_CLOSED')} e FULL JOIN ${closings} t ON t.event_id = e.event_id
+      WHERE (e.actor = t.closed_by AND e.detail ->> 'finding_id' = t.finding_id::text AND e.detail ->> 'reason' = t.reason
+        AND e.detail -> 'closed_at' = to_jsonb(${finiteMicros('t.closed_at')})) IS NOT TRUE
+      LIMIT ${BREAKS_MAX})
+     UNION ALL ${digestBreaks(role, 'reconciliation_entries', 'entries_sha256')}
+     UNION ALL ${digestBreaks(role, 'reconciliation_findings', 'findings_sha256')}
+     LIMIT ${BREAKS_MAX}`,
+  )
+  return rows
+}
+
+const BREAKS_MAX = 1_000
+
+const RUN_HASHES = ['file_sha256', 'entries_sha256', 'findings_sha256']
+const RUN_TIMES = ['period_from', 'period_to', 'checked_from', 'checked_to', 'created_at']
+/** SQL for the detail that the event RECONCILED has of a run t: all columns except those of the event. */
+const RUN_DETAIL = `(to_jsonb(t) - '{${['event_id', 'actor', ...RUN_HASHES, ...RUN_TIMES].join()}}'::text[]
+  || jsonb_build_object(${[
+    ...RUN_HASHES.map((column) => `'${column}', encode(t.${column}, 'hex')`),
+    ...RUN_TIMES.map((column) => `'${column}', ${finiteMicros(`t.${column}`)}`),
+  ].join(', ')}))`
+
+/** Returns SQL for microseconds since 1970; null for an infinite time, which a superuser may have written. */
+function finiteMicros(time: string): string {
+  return `CASE WHEN isfinite(${time}) THEN (extract(epoch FROM ${time}) * 1000000)::bigint END`
+}
+
+function eventsOf(role: Queryable, eventType: string): string {
+  return `(SELECT e.event_id, e.scope, e.actor, e.detail FROM ${qualify(role, 'payment_outbox_events')} e
+    WHERE e.event_type = '${eventType}')`
+}
+
+function whyOf(row: string, event: string): string {
+  return `CASE WHEN ${row} IS NULL THEN 'sealed, and missing' WHEN ${event} IS NULL THEN 'has no sealed event'
+    ELSE 'differs from its sealed event' END`
+}
+
+/** Returns SQL for runs whose rows of a table differ from the digest, and for rows without a run. */
+function digestBreaks(role: Queryable, table: keyof typeof DIGESTED, digest: string): string {
+  const order = table === 'reconciliation_entries' ? 't.entry_key, t.occurrence' : 't.finding_id'
+  return `(SELECT '${table}', COALESCE(r.run_id, d.run_id)::text, 'differ from the digest of their run'
+    FROM ${qualify(role, 'reconciliation_runs')} r
+    FULL JOIN (
+      SELECT t.run_id, sha256(string_agg(sha256(${recordOf(table)}), '' ORDER BY ${order})) AS digest
+      FROM ${qualify(role, table)} t GROUP BY t.run_id
+    ) d ON d.run_id = r.run_id
+    WHERE r.${digest} IS DISTINCT FROM COALESCE(d.digest, sha256('')) LIMIT ${BREAKS_MAX})`
 }
 
 /** Returns SQL for the amount in a JSON object, as payload_amount reads it; null for another value. */

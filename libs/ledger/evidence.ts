@@ -7,6 +7,7 @@ import type { Diagnosis } from '../deployment/index.js'
 import type { AuditReport } from './auditor.js'
 import { createFile } from './durableFile.js'
 import { EVIDENCE_FILES, readmeOf } from './evidenceReadme.js'
+import { describeRuns, writeRuns, type BundledRuns } from './evidenceRuns.js'
 import { intoNewFolder } from './exportLedger.js'
 import { writeHead } from './exportLines.js'
 import type { LedgerSource } from './LedgerSource.js'
@@ -17,8 +18,11 @@ export interface EvidenceParts {
   readonly catalog: ReadonlyMap<string, ReadonlyMap<string, object>>
   readonly deployments: readonly object[]
   readonly settings: object
+  /** Limits in force, and their events. */
+  readonly limits: object
   readonly doctor: Diagnosis
   readonly audit: AuditReport
+  readonly runs: BundledRuns
   /** Table of scenarios and their tests, as this release ships it. */
   readonly conformance: string
   /** Text of the checkpoints that the audit used, and the key that verified them. */
@@ -95,13 +99,17 @@ export function sha256(content: string | Buffer): string {
   return createHash('sha256').update(content).digest('hex')
 }
 
-function filesOf({ catalog, deployments, settings, doctor, audit, conformance, checkpoints }: EvidenceParts) {
+function filesOf({ catalog, deployments, settings, limits, doctor, audit, runs, ...parts }: EvidenceParts) {
+  const { conformance, checkpoints } = parts
   const files = new Map<string, string>([
     ['deployments.json', stableJson(deployments)],
     ['settings.json', stableJson(settings)],
+    ['limits.json', stableJson(limits)],
     ['doctor.json', stableJson(doctor)],
     ['counts.json', stableJson(countsOf(audit))],
     ['verification.json', stableJson(audit)],
+    ['reconciliations.json', stableJson(describeRuns(runs))],
+    ['reconciliations.ndjson', writeRuns(runs)],
     ['conformance.md', conformance],
     ['functions.json', stableJson(withHashes(catalog.get('functions') ?? new Map()))],
   ])

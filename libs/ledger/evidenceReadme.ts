@@ -30,12 +30,24 @@ export const EVIDENCE_FILES: Readonly<Record<string, readonly [proves: string, r
   'doctor.json': ['The live catalog is, object by object, what the release deploys; notes are listed', '—'],
   'functions.json': [
     'The definition and SHA-256 of every function: the only ways to change anything, each with a fixed search path',
-    'P7001 to P7012, 22023, 40001',
+    'P7001 to P7017, 22023, 40001',
   ],
   'grants.json': ['Every privilege of every role. Only the owner can write tables, and no login is the owner', '42501'],
   'indexes.json': ['Among them payment_outbox_attempts_one_terminal_per_outbox: a payment ends once', '23505'],
+  'limits.json': [
+    'The limits in force, and every event that proposed, set or removed one. Two people set each (times in microseconds since 1970)',
+    'P7007 (the proposer cannot approve)',
+  ],
   'policies.json': ['There is no row security that could hide rows from a function', '—'],
   'README.md': ['This page', '—'],
+  'reconciliations.json': [
+    'Every reconciliation with a bank statement: period, counts, findings with both sides, and who closed each and why',
+    'P0001',
+  ],
+  'reconciliations.ndjson': [
+    'The rows behind it: sealed events with the proof of their block, and findings. Each hash can be recomputed',
+    'P0001',
+  ],
   'roles.json': ['Attributes and memberships of each role, and which roles could act as the owner', '42501'],
   'rules.json': ['There is no rewrite rule that could discard a write', '—'],
   'settings.json': ['The switches of the deployment, and the settings of the server that affect durability', '—'],

@@ -89,6 +89,40 @@ export const EXPRESSIONS: Readonly<Record<string, string>> = Object.freeze({
   lease_token: 'sha256(uuid_send(t.lease_token))',
 })
 
+/**
+ * Columns of reconciliation that the digests of a run cover, in order. The event RECONCILED contains the digests, and
+ * blocks seal the event. The database computes them with the same lists (schema/functions/reconciliation); a test
+ * compares the lists with the catalog.
+ */
+export const DIGESTED = Object.freeze({
+  reconciliation_entries: [
+    'entry_key',
+    'occurrence',
+    'run_id',
+    'kind',
+    'outbox_id',
+    'account',
+    'bank_reference',
+    'reference',
+    'amount',
+    'currency',
+    'booked_on',
+    'valued_on',
+    'return_code',
+    'position',
+  ],
+  reconciliation_findings: [
+    'finding_id',
+    'run_id',
+    'finding_key',
+    'kind',
+    'severity',
+    'outbox_id',
+    'detail',
+    'created_at',
+  ],
+} as const)
+
 /** Columns that no format covers, with the reason. */
 export const UNCOVERED: Readonly<Record<string, string>> = Object.freeze({
   traceparent: 'a trace does not concern the money',

@@ -143,3 +143,70 @@ export class AttemptNumbers {
     return [...this.#items].filter(([, { terminals }]) => terminals > 1).map(([subject]) => subject)
   }
 }
+
+/**
+ * Checks that only DISPATCHED payments were returned, and no more than was paid. A first pass over the rows finds the
+ * returns, a second one the amounts of these payments, so that the memory grows with the returns only.
+ */
+export class Returns {
+  readonly #items = new Map<string, ReturnedItem>()
+
+  get isEmpty(): boolean {
+    return this.#items.size === 0
+  }
+
+  addReturn(row: LedgerRow): void {
+    if (row.kind !== 'event' || row.field('event_type') !== 'RETURN_RECORDED') return
+    const { amount, currency } = moneyIn(row.field('detail'))
+    const item = this.#items.get(row.subject) ?? { returned: 0n, currency }
+    item.returned += amount ?? 0n
+    this.#items.set(row.subject, item)
+  }
+
+  addPayment(row: LedgerRow): void {
+    if (row.kind !== 'attempt' || row.field('state') !== 'DISPATCHED') return
+    const item = this.#items.get(row.subject)
+    if (item !== undefined) item.paid = moneyIn(row.field('payload'))
+  }
+
+  /** Returns the items that break the rule. The sum has no bound if the payload has no readable amount. */
+  violations(): string[] {
+    return [...this.#items].filter(([, item]) => isOverReturned(item)).map(([outboxId]) => outboxId)
+  }
+}
+
+interface ReturnedItem {
+  returned: bigint
+  readonly currency: string | null
+  /** Content of the DISPATCHED attempt; undefined without one. */
+  paid?: PayloadMoney
+}
+
+function isOverReturned({ returned, currency, paid }: ReturnedItem): boolean {
+  return paid === undefined || (paid.currency === currency && paid.amount !== undefined && paid.amount < returned)
+}
+
+/** Amount in units of 10^-40, so that sums of decimals are exact; undefined if it is unreadable. */
+interface PayloadMoney {
+  readonly amount: bigint | undefined
+  readonly currency: string | null
+}
+
+/** Reads amount and currency of a JSON object, as the SQL function payload_amount does. */
+function moneyIn(json: string | null): PayloadMoney {
+  const { amount, currency } = objectIn(json)
+  const parts = typeof amount === 'string' && amount.length <= 40 ? /^(0|[1-9]\d*)(?:\.(\d+))?$/.exec(amount) : null
+  const [, whole = '', fraction = ''] = parts ?? []
+  const value = parts === null ? 0n : BigInt(whole + fraction.padEnd(40, '0'))
+  return { amount: value === 0n ? undefined : value, currency: typeof currency === 'string' ? currency : null }
+}
+
+/** Returns an empty object for text that is no JSON object. The hashes of the ledger report a changed row. */
+function objectIn(json: string | null): { readonly amount?: unknown; readonly currency?: unknown } {
+  try {
+    const value: unknown = JSON.parse(json ?? 'null')
+    return typeof value === 'object' && value !== null ? value : {}
+  } catch {
+    return {}
+  }
+}

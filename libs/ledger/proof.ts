@@ -1,6 +1,7 @@
+import { hash } from 'node:crypto'
 import type { Queryable } from '../db/index.js'
 import { CHILDREN, ENTRY, levelsOf, NODE_BYTES, numberOfKind, type Block } from './blocks.js'
-import { readBlockNumbersOf, readBlockPage, readItemRows } from './db.js'
+import { readBlockNumbersOf, readBlockPage, readItemRows, readReconciliationEvents } from './db.js'
 import { KINDS, type RowKind } from './formats.js'
 import type { LedgerRow } from './LedgerRow.js'
 
@@ -46,6 +47,43 @@ export async function readItemProof(
     if (rows.length < limit) rows.push(...(await readItemRows(role, kind, outboxId, number, limit - rows.length)))
   }
   return proveRows(role, rows)
+}
+
+/** Reads the events of reconciliation with the proofs of their blocks, in the order of blocks, as symphony_auditor. */
+export async function* readReconciliationProofs(role: Queryable): AsyncGenerator<ProvenRow> {
+  for (let after: LedgerRow | null = null; ;) {
+    const rows: readonly LedgerRow[] = await readReconciliationEvents(role, after, EVENTS_PER_PAGE)
+    yield* await proveRows(role, rows)
+    after = rows.at(-1) ?? null
+    if (after === null || rows.length < EVENTS_PER_PAGE) return
+  }
+}
+
+const EVENTS_PER_PAGE = 500
+
+/** Returns whether a proof leads from a row to the root of its block. */
+export function isProven(
+  row: LedgerRow,
+  { entries, nodes }: Pick<RowProof, 'entries' | 'nodes'>,
+  root: string,
+): boolean {
+  const entry = Buffer.alloc(ENTRY.bytes)
+  row.writeEntry(entry, 0)
+  if (entries === undefined || !hasPart(entries, entry)) return false
+  let top = hash('sha256', entries)
+  for (const group of nodes) {
+    if (!hasPart(group, Buffer.from(top, 'hex'))) return false
+    top = hash('sha256', group)
+  }
+  return top === root
+}
+
+/** Returns whether a group consists of parts of this length, one of which is the given one. */
+function hasPart(group: Buffer, part: Buffer): boolean {
+  for (let at = 0; at < group.length; at += part.length) {
+    if (group.subarray(at, at + part.length).equals(part)) return true
+  }
+  return false
 }
 
 /** Builds the proofs of rows. Keeps one block in memory at a time, because a block may have 100,000 entries. */

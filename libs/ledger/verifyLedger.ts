@@ -60,6 +60,7 @@ class Verification {
     this.#total = total
     const head = await this.#verifyBlocks()
     const openRows = await this.#verifyOpenRows(head?.last ?? null)
+    await this.#verifyReconciliations()
     const { identity, attempt, event } = this.#counts
     return {
       identities: identity,
@@ -130,6 +131,15 @@ class Verification {
       count += rows.length
     }
     return count
+  }
+
+  /** Compares reconciliation with its events, unless only the blocks after a trusted one are verified. */
+  async #verifyReconciliations(): Promise<void> {
+    if (this.#options.after !== undefined) return
+    for (const { table, subject, why } of (await this.#source.reconciliationBreaks?.()) ?? []) {
+      const position = table === 'reconciliation_closings' ? 'finding' : 'run'
+      this.#tally.add({ table, block: null, subject, position, why })
+    }
   }
 
   #seeRow(row: LedgerRow): void {

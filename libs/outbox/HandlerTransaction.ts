@@ -100,7 +100,7 @@ export class HandlerTransaction {
     return this.#isUsed && !this.#isClosed
   }
 
-  /** Adds the transaction to the context of a handler. Its signal is still created at the first read. */
+  /** Adds the transaction to the context of a handler. The signal stays lazy: it is created at its first read. */
   contextOf(context: RailContext): TopicContext {
     this.#signal = () => context.signal
     return {
@@ -146,7 +146,7 @@ export class HandlerTransaction {
       this.#resolve = resolve
       this.#reject = reject
     })
-    // No query may have waited for it yet.
+    // Prevents an unhandled rejection if a rollback comes before the transaction has opened.
     outcome.catch(() => {})
     return new Promise((resolve, reject) => {
       this.#recording = this.#run(resolve, outcome)

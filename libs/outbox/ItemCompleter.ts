@@ -47,7 +47,8 @@ export class ItemCompleter {
 
   /**
    * Queues an outcome. Outcomes of one event-loop turn share a group, because the quick calls of one claim often end in
-   * the same turn. The outcome of a handler with a transaction is committed at once; only then a promise is returned.
+   * the same turn. The outcome of a handler with a transaction is committed at once. Only in this case a promise is
+   * returned.
    */
   submit(leased: LeasedItem, outcome: AttemptOutcome, transaction?: HandlerTransaction): Promise<void> | undefined {
     leased.outcome = outcome

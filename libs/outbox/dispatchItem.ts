@@ -1,4 +1,4 @@
-import type { JsonObject } from '../core/index.js'
+import { compactUuid, type JsonObject } from '../core/index.js'
 import { isLeaseLostError } from '../db/index.js'
 import {
   callRail,
@@ -277,6 +277,7 @@ function retryAfter({ retryAfterMs }: RailResult | StatusResult): { readonly ret
 function requestFor({ item, trustedUntil, trace }: LeasedItem, payload: JsonObject): RailRequest {
   const request = {
     reference: item.outboxId,
+    compactReference: compactUuid(item.outboxId),
     instructionId: item.instructionId,
     participantId: item.participantId,
     sequenceId: item.sequenceId,

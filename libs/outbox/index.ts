@@ -90,7 +90,7 @@ export {
   readProposalsOf,
 } from './reads/decisions.js'
 export type { ContradictionSearch, ProposalSearch } from './reads/decisions.js'
-export { readLimits } from './reads/limits.js'
+export { isLimitProposal, readLimits } from './reads/limits.js'
 export {
   describeFreezeCause,
   readDispatchEpoch,
@@ -98,6 +98,7 @@ export {
   readDatabaseTime,
   readOutboxStatus,
   readPauses,
+  readPausesOf,
   readRailFields,
   readRailQueues,
   readServerVersion,
@@ -127,8 +128,10 @@ export type {
   DispatchEpoch,
   ItemEvent,
   ItemFreeze,
+  ItemKind,
   ItemState,
   ItemStatus,
+  KindStatus,
   LedgerAttempt,
   OutboxStatus,
   Page,

@@ -213,9 +213,10 @@ export async function approveOutboxProposal(role: Queryable, proposalId: string)
     outbox_id: string
     decision: ApprovedProposal['decision']
     redriven_as: string | null
+    applied: boolean
   }>(role, 'approve_outbox_proposal', [requiredUuid('proposalId', proposalId)])
   const row = onlyRow(rows)
-  return { outboxId: row.outbox_id, decision: row.decision, redrivenAs: row.redriven_as }
+  return { outboxId: row.outbox_id, decision: row.decision, redrivenAs: row.redriven_as, applied: row.applied }
 }
 
 export async function withdrawOutboxProposal(role: Queryable, proposalId: string, reason: string): Promise<void> {

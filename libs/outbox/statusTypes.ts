@@ -62,6 +62,8 @@ export interface OutboxStatus {
   readonly heldAmountApprovalCount: bigint
   readonly heldLimitExceededCount: bigint
   readonly heldLimitUnreadableCount: bigint
+  /** Outcome messages whose delivery failed 20 times. */
+  readonly heldOutcomeNotDeliveredCount: bigint
   /** Items held by an operator, or for a reason that the rail gave. */
   readonly heldOtherCount: bigint
   /** Relayers that reported within the last minute. */
@@ -77,8 +79,8 @@ export interface OutboxStatus {
   /** Time for which items have been due while no relayer reported. */
   readonly dueWithoutWorkerSeconds: number
   /**
-   * Number of attempts in the last 15 minutes, by state, without cancellations. The ages are those of the first such
-   * attempt.
+   * Number of attempts in the last 15 minutes, by state, without cancellations. Each age is that of the first of these
+   * attempts, from the start of its minute: older attempts are counted per minute.
    */
   readonly dispatchedRecently: bigint
   readonly retryableRecently: bigint
@@ -99,6 +101,43 @@ export interface OutboxStatus {
   readonly oldestUnfinishedAgeSeconds: number
   /** Time since all rails were paused; 0 if they are not. */
   readonly allPausedAgeSeconds: number
+  /** Numbers of payments and of messages apart. All other counts include both. */
+  readonly kinds: Readonly<Record<ItemKind, KindStatus>>
+}
+
+export type ItemKind = 'payment' | 'message'
+
+/** Numbers of one kind of items. Ages are in seconds, 0 without such an item. */
+export interface KindStatus {
+  readonly pending: number
+  readonly due: number
+  readonly leased: number
+  /** Expired leases. */
+  readonly expired: number
+  readonly blocked: number
+  readonly held: number
+  /** Pending items with an unknown outcome. */
+  readonly unknown: number
+  readonly pendingSeconds: number
+  readonly dueSeconds: number
+  readonly unfinishedSeconds: number
+  readonly heldSeconds: number
+  readonly expiredSeconds: number
+  readonly withoutWorkerSeconds: number
+  /** Attempts by state since the beginning. `failed` includes `cancelled`. */
+  readonly dispatched: number
+  readonly retryable: number
+  readonly failed: number
+  readonly requeued: number
+  readonly cancelled: number
+  /** Items that ended FAILED in the last hour and were not cancelled. */
+  readonly deadLastHour: number
+  /** Attempts of the last 15 minutes, without cancellations, and the age of the first of them. */
+  readonly dispatchedRecently: number
+  readonly retryableRecently: number
+  readonly failedRecently: number
+  readonly retryableRecentlySeconds: number
+  readonly failedRecentlySeconds: number
 }
 
 export type ItemState = 'DUE' | 'SCHEDULED' | 'LEASED' | 'EXPIRED' | 'BLOCKED' | 'HELD' | 'DISPATCHED' | 'FAILED'

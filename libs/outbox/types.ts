@@ -229,6 +229,8 @@ export interface ApprovedProposal {
   readonly decision: HoldDecision | 'REDRIVE'
   /** Id of the new item after an approved redrive. */
   readonly redrivenAs: string | null
+  /** False after the first of the two approvals that a decision proposed by a reconciliation needs. */
+  readonly applied: boolean
 }
 
 /** Money of a DISPATCHED payment that the rail returned. */

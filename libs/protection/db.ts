@@ -115,7 +115,7 @@ export interface SubjectKeyCounts {
   readonly destroyed: number
 }
 
-/** Counts data keys. As symphony_control or symphony_auditor. */
+/** Counts data keys, as symphony_control or symphony_auditor. */
 export async function countSubjectKeys(role: Queryable): Promise<SubjectKeyCounts> {
   const { rows } = await role.query<{ live: bigint | string; destroyed: bigint | string }>(
     `SELECT count(*) FILTER (WHERE destroyed_at IS NULL) AS live, count(destroyed_at) AS destroyed

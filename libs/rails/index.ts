@@ -73,6 +73,7 @@ export type {
   RailContract,
   RailDeclaration,
   RailOutcome,
+  RailPayment,
   RailRequest,
   RailStatus,
   StandardIssue,

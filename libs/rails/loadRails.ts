@@ -9,6 +9,7 @@ import {
   requiredId,
   requiredText,
   type Bounds,
+  type JsonObject,
 } from '../core/index.js'
 import {
   rejectEncryptedFields,
@@ -26,6 +27,7 @@ import type {
   RailAnswer,
   RailContext,
   RailOutcome,
+  RailPayment,
   RailRequest,
   RailStatus,
   UnknownPolicy,
@@ -50,13 +52,18 @@ export interface LoadedRail {
   readonly subject: readonly string[] | undefined
   /** Decrypts the payload before each dispatch and inquiry. Without keys it refuses encrypted fields. */
   readonly decryptPayload: DecryptPayload
+  readonly listPayments:
+    | ((period: { readonly from: Date; readonly to: Date }, context: RailContext) => AsyncIterable<RailPayment>)
+    | undefined
+  readonly accountOf: ((payload: JsonObject) => unknown) | undefined
+  readonly settlementDays: number | undefined
   readonly close: () => Promise<void>
 }
 
 /** Part of a rail that a producer needs: its name, and the checks of a payload. */
 export type LoadedContract = Pick<
   LoadedRail,
-  'type' | 'payload' | 'money' | 'destination' | 'timeoutMs' | 'fields' | 'subject'
+  'type' | 'payload' | 'money' | 'destination' | 'timeoutMs' | 'fields' | 'subject' | 'accountOf' | 'settlementDays'
 >
 
 export interface LoadOptions {
@@ -75,6 +82,8 @@ const SETTLE_MS_MAX = 604_800_000
 const CONCURRENCY = Object.freeze({ min: 1, max: 10_000 })
 const RATE_PER_SECOND = Object.freeze({ min: 0.001, max: 100_000 })
 const CODES_MAX = 10_000
+/** Bounds of `settlementDays`, the same as in `finish_reconciliation`. */
+const SETTLEMENT_DAYS = Object.freeze({ min: 0, max: 60 })
 
 /**
  * Checks the exports of a rail file and fills in defaults, by type. Refuses every faulty declaration at start and names
@@ -125,6 +134,7 @@ export function loadRail(declared: unknown, options: LoadOptions = {}, place = '
     codes: optional(declared['codes'], (value) => readCodes(field('codes'), value)),
     fields,
     decryptPayload: rejectEncryptedFields(fields),
+    listPayments: declared.listPayments?.bind(declared),
     close: async () => declared.close?.(),
   })
 }
@@ -145,6 +155,10 @@ export function loadContract(declared: unknown, options: LoadOptions = {}, place
     timeoutMs: boundedInteger(field('timeoutMs'), declared['timeoutMs'] ?? timeoutDefaultMs, RAIL_TIMEOUT_MS),
     fields,
     subject: optional(declared['subject'], (value) => readSubject(field('subject'), value, fields)),
+    accountOf: optional(declared['accountOf'], (value) => readAccountOf(field('accountOf'), value, declared)),
+    settlementDays: optional(declared['settlementDays'], (value) =>
+      boundedInteger(field('settlementDays'), value, SETTLEMENT_DAYS),
+    ),
   })
 }
 
@@ -171,6 +185,9 @@ const KEYS: readonly (keyof Rail)[] = [
   'codes',
   'fields',
   'subject',
+  'listPayments',
+  'accountOf',
+  'settlementDays',
   'close',
 ]
 
@@ -210,6 +227,11 @@ function readChoice<Choice extends string>(
     `expected ${choices.map((choice) => `"${choice}"`).join(', ')}${alternative}, got ${kindOf(value)}` +
       (meant === undefined ? '' : `; did you mean "${meant}"?`),
   )
+}
+
+function readAccountOf(field: string, value: unknown, declared: object): (payload: JsonObject) => unknown {
+  if (typeof value !== 'function') throw new InvalidArgumentError(field, `expected a function, got ${kindOf(value)}`)
+  return (payload) => Reflect.apply(value, declared, [payload])
 }
 
 function readBoolean(field: string, value: unknown): boolean {
@@ -269,14 +291,14 @@ function readCodes(field: string, value: unknown): ReadonlyMap<string, RailOutco
   )
 }
 
-type Calls = Pick<Rail, 'dispatch' | 'queryStatus' | 'close'>
+type Calls = Pick<Rail, 'dispatch' | 'queryStatus' | 'listPayments' | 'close'>
 
-/** Checks only that `dispatch`, `queryStatus` and `close` are functions. Each call checks its arguments and result. */
+/** Checks only that the calls of a rail are functions. Each caller checks the arguments and the result. */
 function requireCalls(
   declared: Record<string, unknown>,
   field: (name: string) => string,
 ): asserts declared is Record<string, unknown> & Calls {
-  for (const name of ['dispatch', 'queryStatus', 'close'] satisfies (keyof Calls)[]) {
+  for (const name of ['dispatch', 'queryStatus', 'listPayments', 'close'] satisfies (keyof Calls)[]) {
     const value = declared[name]
     if (typeof value !== 'function' && (value !== undefined || name === 'dispatch')) {
       throw new InvalidArgumentError(field(name), `expected a function, got ${kindOf(value)}`)

@@ -18,6 +18,8 @@ export function loadTopics(topics: TopicContracts): KnownContracts {
         timeoutMs: RAIL_TIMEOUT_DEFAULT_MS,
         fields: [],
         subject: undefined,
+        accountOf: undefined,
+        settlementDays: undefined,
       },
     ]),
   )

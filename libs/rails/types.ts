@@ -26,6 +26,9 @@ export interface RailContract {
   readonly destination?: DestinationKind | DestinationValidator | undefined
   readonly fields?: FieldClasses | undefined
   readonly subject?: string | undefined
+  /** Function `accountOf` of a rail. Its type is `unknown` for the reason given at `payload`. */
+  readonly accountOf?: unknown
+  readonly settlementDays?: number | undefined
 }
 
 /** Payload of a rail that moves money and has no schema. */
@@ -115,8 +118,39 @@ export interface RailDeclaration<Type extends string = string, Payload extends o
    * they are unreadable after the key is destroyed. @default the participant
    */
   readonly subject?: string
+  /**
+   * Lists what the rail paid and reversed from `from` up to before `to`. `symphony reconcile` then needs no statement.
+   * `signal` aborts when the caller stops.
+   */
+  listPayments?(period: { readonly from: Date; readonly to: Date }, context: RailContext): AsyncIterable<RailPayment>
+  /**
+   * Returns the account that pays a payload, as statements name it. A reconciliation of one account then expects only
+   * its payments. @default every payment of the rail is expected on every statement
+   */
+  accountOf?(payload: Payload): string
+  /** Days until a statement must show a dispatched payment, from 0 to 60. @default 1 */
+  readonly settlementDays?: number
   /** Closes connections. Called once, after the worker has stopped. */
   close?(): void | Promise<void>
+}
+
+/** Payment or reversal in the rail's own records. */
+export interface RailPayment {
+  /** Our reference as the rail shows it: `reference` or `compactReference` of the request. Null if it shows none. */
+  readonly reference: string | null
+  /** Id of this entry at the rail. The same entry in a later list has the same id. */
+  readonly bankReference: string
+  /** Decimal text, such as `12.50`. */
+  readonly amount: string | null
+  readonly currency: string | null
+  /** Date as YYYY-MM-DD. */
+  readonly bookedOn: string
+  /** Account of the rail that paid. @default none */
+  readonly account?: string
+  /** True if the money came back. @default false */
+  readonly reversal?: boolean
+  /** Reason of a reversal, such as `AC04`. @default none */
+  readonly returnCode?: string
 }
 
 export type DestinationKind = 'iban' | 'phone' | 'account'
@@ -127,6 +161,8 @@ export type DestinationValidator = (destination: unknown) => boolean | Promise<b
 export interface RailRequest<Payload extends object = JsonObject> {
   /** Outbox id, the same on every attempt. A rail with `resend` must be idempotent under it. */
   readonly reference: string
+  /** `reference` as 32 hexadecimal digits, for fields that hold fewer than 36 characters, such as `EndToEndId`. */
+  readonly compactReference: string
   readonly instructionId: string
   readonly participantId: string
   /** Sequence number in the participant's stream. A bigint: write it to JSON as a string. */

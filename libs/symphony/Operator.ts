@@ -1,5 +1,5 @@
-import { requireKnownOptions } from '../core/index.js'
-import type { RoleHandle } from '../db/index.js'
+import { requiredObject, requireKnownOptions } from '../core/index.js'
+import type { Database, RoleHandle } from '../db/index.js'
 import {
   approveOutboxLimit,
   approveOutboxProposal,
@@ -42,6 +42,19 @@ import {
   type ProposalView,
   type RecordedReturn,
 } from '../outbox/index.js'
+import {
+  closeReconciliationFinding,
+  readFindings,
+  readReconciliationRuns,
+  reconcile,
+  RECONCILE_TIMEOUT_MS,
+  type Finding,
+  type FindingSearch,
+  type ReconcileOptions,
+  type ReconcileTools,
+  type Reconciliation,
+  type ReconciliationRun,
+} from '../reconciliation/index.js'
 import { FILTERS_OF_A_STATE } from './Payments.js'
 
 type Search = Partial<Omit<ItemSearch, 'state' | 'returned' | 'before'>>
@@ -63,9 +76,13 @@ interface WithReason {
  */
 export class Operator {
   readonly #control: RoleHandle
+  readonly #database: Database
+  readonly #toolsOf: (railType: string) => ReconcileTools
 
-  constructor(control: RoleHandle) {
-    this.#control = control
+  constructor(database: Database, toolsOf: (railType: string) => ReconcileTools) {
+    this.#database = database
+    this.#control = database.as('symphony_control')
+    this.#toolsOf = toolsOf
   }
 
   /** Returns held payments, newest first, each with its open proposal. */
@@ -185,6 +202,38 @@ export class Operator {
     return recordOutboxReturn(this.#control, given)
   }
 
+  /**
+   * Compares a bank statement, or the list of the rail's `listPayments`, with the ledger of a rail, and records run,
+   * findings and returns. The same file again returns the earlier run.
+   */
+  async reconcile(options: ReconcileOptions): Promise<Reconciliation> {
+    const { rail } = requiredObject('options', options)
+    // A connection of its own: the comparison may take longer than other statements.
+    const database = this.#database.reopen({ statementTimeoutMs: RECONCILE_TIMEOUT_MS })
+    try {
+      return await reconcile(database.as('symphony_control'), options, this.#toolsOf(rail))
+    } finally {
+      await database.close()
+    }
+  }
+
+  /** Returns reconciliations, newest first. */
+  runs(search: { readonly railType?: string } = {}): AsyncIterable<ReconciliationRun> {
+    requireKnownOptions(search, ['railType'])
+    return pages((page) => readReconciliationRuns(this.#control, { ...search, ...page }))
+  }
+
+  /** Returns findings of reconciliations, newest first: open and closed ones, unless `state` selects. */
+  findings(search: Omit<FindingSearch, 'before' | 'limit'> = {}): AsyncIterable<Finding> {
+    requireKnownOptions(search, FINDING_FILTERS)
+    return pages((page) => readFindings(this.#control, { ...search, ...page }))
+  }
+
+  /** Closes a finding whose cause is known. The finding and the payment stay as they are. */
+  async closeFinding({ findingId, reason }: { readonly findingId: string } & WithReason): Promise<void> {
+    await closeReconciliationFinding(this.#control, findingId, reason)
+  }
+
   /** Sets whether the ordered stream of a participant halts or continues when an item fails. */
   setOrderedFailurePolicy({
     participantId,
@@ -205,6 +254,15 @@ const RETURN_FIELDS: readonly string[] = Object.keys({
   reference: true,
   occurredAt: true,
 } satisfies Record<keyof PaymentReturn, true>)
+
+const FINDING_FILTERS: readonly string[] = Object.keys({
+  state: true,
+  kind: true,
+  severity: true,
+  runId: true,
+  outboxId: true,
+  railType: true,
+} satisfies Record<Exclude<keyof FindingSearch, 'before' | 'limit'>, true>)
 
 /** Limits on payments. One person proposes a change, another approves it. */
 class OperatorLimits {

@@ -127,6 +127,7 @@ const CANCELLATION_FIELDS: readonly string[] = ['outboxId', 'instructionId', 'id
 /** Filters of a search. */
 const PAYMENT_FILTERS: readonly string[] = Object.keys({
   state: true,
+  kind: true,
   railType: true,
   participants: true,
   since: true,

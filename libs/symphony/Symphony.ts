@@ -166,7 +166,7 @@ export class Symphony<
     for (const declared of [...adapters, ...ofTopics]) {
       // The schema of a topic refuses an invalid message before its handler is called.
       const schema = 'payload' in declared ? undefined : schemas[declared.type]
-      // Copies only the rails of topics, because an adapter may be an instance of a class.
+      // Copies only rails of topics. A copy of an adapter that is a class instance would lose its methods.
       const rail = loadRail(schema === undefined ? declared : { ...declared, payload: schema }, loading)
       if (loaded.has(rail.type)) throw new InvalidArgumentError('rails', `the rail "${rail.type}" is declared twice`)
       loaded.set(rail.type, rail)
@@ -217,7 +217,10 @@ export class Symphony<
   }
 
   get operator(): Operator {
-    return new Operator(this.#as('symphony_control'))
+    return new Operator(this.#database(), (railType) => ({
+      rail: this.#adapters.find(({ type }) => type === railType) ?? this.#contracts.get(railType),
+      vault: this.#vault,
+    }))
   }
 
   /** Stops the workers within their bounds, then closes the rails and the connections. Safe to call twice. */

@@ -3,6 +3,7 @@ import { readInboxStats } from '../inbox/index.js'
 import { readLeaseStats } from '../lease/index.js'
 import { readSealingStatus } from '../ledger/index.js'
 import { readDatabaseTime, readDispatchEpoch, readOutboxStatus } from '../outbox/index.js'
+import { readReconciliationStatus } from '../reconciliation/index.js'
 import { readSchedulerStats } from '../scheduler/index.js'
 
 /** Reads the status of every primitive over one connection, so that the pool stays available to the workers. */
@@ -11,7 +12,7 @@ export async function readSystemStatus(database: Pick<Database, 'as' | 'poolUsag
   const pools = database.poolUsage
   return database.as('symphony_readonly').transaction(async (tx) => {
     // Pipelined: sent without waiting for each answer.
-    const [at, outbox, epoch, inbox, scheduler, leases, sealing] = await Promise.all([
+    const [at, outbox, epoch, inbox, scheduler, leases, sealing, reconciliation] = await Promise.all([
       readDatabaseTime(tx),
       readOutboxStatus(tx),
       readDispatchEpoch(tx),
@@ -19,7 +20,8 @@ export async function readSystemStatus(database: Pick<Database, 'as' | 'poolUsag
       readSchedulerStats(tx),
       readLeaseStats(tx),
       readSealingStatus(tx),
+      readReconciliationStatus(tx),
     ])
-    return { at: new Date(at), outbox, epoch, inbox, scheduler, leases, sealing, pools }
+    return { at: new Date(at), outbox, epoch, inbox, scheduler, leases, sealing, reconciliation, pools }
   })
 }

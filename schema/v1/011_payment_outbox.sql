@@ -249,13 +249,14 @@ CREATE TABLE IF NOT EXISTS payment_outbox_events (
     'ENQUEUED', 'LEASE_CLAIMED', 'LEASE_RELEASED', 'LEASE_RENEWED', 'LEASE_EXPIRED_REPAIRED',
     'ATTEMPT_COMPLETED', 'RESCHEDULED', 'UNBLOCKED', 'DISPATCH_BEGUN', 'CONTRADICTION_REVIEWED',
     'BLOCKED', 'MARKED_UNKNOWN', 'FULL_TRAIL_SET', 'RETURN_RECORDED', 'LIMIT_PROPOSED', 'LIMIT_SET',
-    'LIMIT_WITHDRAWN'))
+    'LIMIT_WITHDRAWN', 'DECISION_APPROVED', 'RECONCILED', 'FINDING_CLOSED'))
 );
 COMMENT ON TABLE payment_outbox_events IS
   'Ledger events: late outcomes, holds, decisions, pauses; with full_trail also every change of a pending row.';
 COMMENT ON COLUMN payment_outbox_events.scope IS
-  'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, limit:NAME, all '
-  '(a pause of everything), dispatch (a freeze), or full_trail (a change of that setting).';
+  'Subject of an event that is not about one item: rail:NAME, participant:ID, stream:ID, policy:ID, limit:NAME, '
+  'reconciliation:RAIL, finding:ID, all (a pause of everything), dispatch (a freeze), or full_trail (a change of that '
+  'setting).';
 COMMENT ON COLUMN payment_outbox_events.recorded_xid IS
   'Transaction that wrote the row, which decides its position in the blocks.';
 
@@ -268,17 +269,24 @@ CREATE TABLE IF NOT EXISTS payment_outbox_proposals (
   proposed_by text NOT NULL,
   proposed_at timestamptz NOT NULL,
   proposed_xid xid8 NOT NULL,
+  approvals integer NOT NULL DEFAULT 1,
+  first_approved_by text,
   status text NOT NULL DEFAULT 'OPEN',
   decided_by text,
   decided_at timestamptz,
+  CONSTRAINT payment_outbox_proposals_one_or_two_approvals CHECK (approvals IN (1, 2)),
   CONSTRAINT payment_outbox_proposals_known_decision CHECK (decision IN ('DISPATCHED', 'FAILED', 'RETRY', 'REDRIVE')),
   CONSTRAINT payment_outbox_proposals_known_status CHECK (status IN ('OPEN', 'APPROVED', 'WITHDRAWN')),
   CONSTRAINT payment_outbox_proposals_reference_for_dispatched
     CHECK ((decision = 'DISPATCHED') = (rail_reference IS NOT NULL)),
   CONSTRAINT payment_outbox_proposals_two_people CHECK (status <> 'APPROVED'
-    OR person_key(decided_by) <> person_key(proposed_by))
+    OR person_key(decided_by) <> person_key(proposed_by)),
+  CONSTRAINT payment_outbox_proposals_two_approvers CHECK (status <> 'APPROVED' OR approvals = 1
+    OR person_key(decided_by) <> person_key(first_approved_by) AND first_approved_by IS NOT NULL)
 );
 COMMENT ON TABLE payment_outbox_proposals IS 'Proposals of two-person decisions: open, approved or withdrawn.';
+COMMENT ON COLUMN payment_outbox_proposals.approvals IS
+  'Number of people who must approve: 2 if a reconciliation proposed the decision, else 1.';
 
 CREATE TABLE IF NOT EXISTS outbox_contradictions (
   event_id uuid PRIMARY KEY,
@@ -354,7 +362,8 @@ CREATE TABLE IF NOT EXISTS outbox_attempt_tallies (
   zombie_requeue bigint NOT NULL DEFAULT 0,
   outcome_unknown bigint NOT NULL DEFAULT 0,
   returned bigint NOT NULL DEFAULT 0,
-  cancelled bigint NOT NULL DEFAULT 0
+  cancelled bigint NOT NULL DEFAULT 0,
+  is_message boolean NOT NULL DEFAULT false
 );
 COMMENT ON COLUMN outbox_attempt_tallies.outcome_unknown IS
   'Attempts among retryable and zombie_requeue that left the outcome unknown.';
@@ -364,14 +373,16 @@ COMMENT ON TABLE outbox_attempt_tallies IS
   'Counts of attempts, one row per call that recorded them. Repair adds them to outbox_attempt_totals.';
 
 CREATE TABLE IF NOT EXISTS outbox_attempt_totals (
-  minute timestamptz PRIMARY KEY,
+  minute timestamptz NOT NULL,
   dispatched bigint NOT NULL DEFAULT 0,
   retryable bigint NOT NULL DEFAULT 0,
   failed bigint NOT NULL DEFAULT 0,
   zombie_requeue bigint NOT NULL DEFAULT 0,
   outcome_unknown bigint NOT NULL DEFAULT 0,
   returned bigint NOT NULL DEFAULT 0,
-  cancelled bigint NOT NULL DEFAULT 0
+  cancelled bigint NOT NULL DEFAULT 0,
+  is_message boolean NOT NULL DEFAULT false,
+  PRIMARY KEY (minute, is_message)
 );
 COMMENT ON COLUMN outbox_attempt_totals.outcome_unknown IS
   'Attempts among retryable and zombie_requeue that left the outcome unknown.';

@@ -177,7 +177,9 @@ GRANT SELECT (
 GRANT EXECUTE ON FUNCTION
   rewrap_subject_keys(uuid[], text[], text, text),
   destroy_subject_key(text, text),
-  master_keys_in_use()
+  master_keys_in_use(),
+  -- A reconciliation decrypts amounts.
+  read_subject_keys(uuid[])
 TO symphony_control;
 GRANT SELECT ON subject_keys TO symphony_control;
 GRANT SELECT (
@@ -248,6 +250,30 @@ GRANT EXECUTE ON FUNCTION
 TO symphony_control;
 GRANT SELECT ON outbox_limits, outbox_limit_proposals, outbox_limit_usage
   TO symphony_control, symphony_auditor, symphony_readonly;
+
+-- Reconciliation: operators compare statements and close findings. Every reader sees runs and findings. A reference of
+-- an entry can contain a name, so dashboards do not read it.
+GRANT EXECUTE ON FUNCTION
+  stage_reconciliation_entries(text[], text[], text[], text[], text[], numeric[], text[], date[], date[], text[],
+  bigint[], uuid),
+  discard_reconciliation_upload(uuid),
+  unreadable_reconciliation_payments(uuid, text, integer, uuid),
+  annotate_reconciliation_payments(uuid, uuid[], numeric[], text[], boolean[]),
+  reconciliation_window(text, text[], timestamptz, timestamptz, integer),
+  finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamptz, timestamptz, integer, boolean,
+  boolean),
+  close_reconciliation_finding(uuid, text)
+TO symphony_control;
+GRANT EXECUTE ON FUNCTION reconciliation_digests(uuid) TO symphony_control, symphony_auditor;
+GRANT SELECT ON reconciliation_runs, reconciliation_closings, reconciliation_open_findings
+  TO symphony_control, symphony_auditor, symphony_readonly;
+GRANT SELECT ON reconciliation_entries, reconciliation_findings TO symphony_control, symphony_auditor;
+GRANT SELECT (
+  entry_key, occurrence, run_id, kind, outbox_id, amount, currency, booked_on, valued_on, return_code, position
+) ON reconciliation_entries TO symphony_readonly;
+GRANT SELECT (
+  finding_id, run_id, finding_key, kind, severity, outbox_id, created_at
+) ON reconciliation_findings TO symphony_readonly;
 
 -- Age of the oldest unsealed row, and the session that delays sealing. Every login may see these facts about sessions.
 GRANT EXECUTE ON FUNCTION ledger_sealing_status() TO symphony_control, symphony_auditor, symphony_readonly;

@@ -3,72 +3,110 @@
 -- rail's field classes allow.
 
 CREATE OR REPLACE VIEW supervisor_outbox_status WITH (security_barrier = true) AS
-WITH item AS (
-  SELECT p.created_at, p.next_attempt_at, p.outcome_unknown, p.held_at, p.lease_expires_at, p.attempt_count,
-    CASE WHEN p.lease_token IS NULL THEN p.hold_reason END AS held_for,
+WITH combination AS (
+  -- Few rows: one for each combination. Only this step reads the items. The planner expects two values of a boolean
+  -- expression, and so it groups by hash.
+  SELECT p.is_message, p.outcome_unknown, p.hold_reason, p.blocked, p.lease_token IS NOT NULL AS leased,
+    COALESCE(p.lease_expires_at <= statement_timestamp(), false) AS expired,
+    p.next_attempt_at > statement_timestamp() AS later, p.attempt_count > 0 AS attempted,
+    count(*) AS items, min(p.created_at) AS created_at, min(p.next_attempt_at) AS next_attempt_at,
+    min(p.held_at) AS held_at, min(p.lease_expires_at) AS lease_expires_at
+  FROM payment_outbox_pending p GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+), part AS (
+  SELECT i.*,
     CASE
-      WHEN p.lease_expires_at <= statement_timestamp() THEN 'EXPIRED'
-      WHEN p.lease_token IS NOT NULL THEN 'LEASED'
-      WHEN p.hold_reason IS NOT NULL THEN 'HELD'
-      WHEN p.blocked THEN 'BLOCKED'
-      WHEN p.next_attempt_at > statement_timestamp() THEN 'SCHEDULED'
+      WHEN i.leased OR i.hold_reason IS NULL THEN NULL
+      -- Symphony places holds for these reasons. All other reasons come from operators and rails.
+      WHEN i.hold_reason IN ('OUTCOME_UNKNOWN', 'FAILED_WHILE_OUTCOME_UNKNOWN', 'RETRY_CEILING',
+        'REPEATED_LEASE_EXPIRY', 'EARLIER_ITEM_PAID', 'FIELD_KEY_MISSING', 'FIELD_KEY_DESTROYED', 'FIELD_UNREADABLE',
+        'RAIL_REFERENCE_INVALID', 'AMOUNT_APPROVAL', 'LIMIT_EXCEEDED', 'LIMIT_UNREADABLE', 'OUTCOME_NOT_DELIVERED')
+      THEN i.hold_reason
+      ELSE 'other'
+    END AS held_for,
+    CASE
+      WHEN i.expired THEN 'EXPIRED'
+      WHEN i.leased THEN 'LEASED'
+      WHEN i.hold_reason IS NOT NULL THEN 'HELD'
+      WHEN i.blocked THEN 'BLOCKED'
+      WHEN i.later THEN 'SCHEDULED'
       ELSE 'DUE'
     END AS state
-  FROM payment_outbox_pending p
-), queue AS (
-  SELECT count(*) AS pending_count,
-    count(*) FILTER (WHERE i.state = 'DUE') AS due_unleased_count,
-    count(*) FILTER (WHERE i.state = 'LEASED') AS leased_count,
-    count(*) FILTER (WHERE i.state = 'EXPIRED') AS expired_lease_count,
-    count(*) FILTER (WHERE i.state = 'SCHEDULED') AS scheduled_count,
-    count(*) FILTER (WHERE i.state = 'BLOCKED') AS blocked_count,
-    count(*) FILTER (WHERE i.state = 'HELD') AS held_count,
-    COALESCE(extract(epoch FROM statement_timestamp() - min(i.created_at)), 0)::double precision
-      AS oldest_pending_age_seconds,
-    COALESCE(extract(epoch FROM statement_timestamp()
-      - min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE')), 0)::double precision AS oldest_due_age_seconds,
-    count(*) FILTER (WHERE i.outcome_unknown) AS outcome_unknown_count,
-    -- Symphony places holds for these reasons. All other reasons come from operators.
-    count(*) FILTER (WHERE i.held_for = 'OUTCOME_UNKNOWN') AS held_outcome_unknown_count,
-    count(*) FILTER (WHERE i.held_for = 'FAILED_WHILE_OUTCOME_UNKNOWN') AS held_failed_unknown_count,
-    count(*) FILTER (WHERE i.held_for = 'RETRY_CEILING') AS held_retry_ceiling_count,
-    count(*) FILTER (WHERE i.held_for = 'REPEATED_LEASE_EXPIRY') AS held_lease_expiry_count,
-    count(*) FILTER (WHERE i.held_for = 'EARLIER_ITEM_PAID') AS held_earlier_paid_count,
-    count(*) FILTER (WHERE i.held_for = 'FIELD_KEY_MISSING') AS held_field_key_missing_count,
-    count(*) FILTER (WHERE i.held_for = 'FIELD_KEY_DESTROYED') AS held_field_key_destroyed_count,
-    count(*) FILTER (WHERE i.held_for = 'FIELD_UNREADABLE') AS held_field_unreadable_count,
-    count(*) FILTER (WHERE i.held_for = 'RAIL_REFERENCE_INVALID') AS held_reference_invalid_count,
-    count(*) FILTER (WHERE i.held_for = 'AMOUNT_APPROVAL') AS held_amount_approval_count,
-    count(*) FILTER (WHERE i.held_for = 'LIMIT_EXCEEDED') AS held_limit_exceeded_count,
-    count(*) FILTER (WHERE i.held_for = 'LIMIT_UNREADABLE') AS held_limit_unreadable_count,
-    min(i.held_at) FILTER (WHERE i.state = 'HELD') AS held_since,
-    min(i.lease_expires_at) FILTER (WHERE i.state = 'EXPIRED') AS expired_since,
-    min(i.next_attempt_at) FILTER (WHERE i.state = 'DUE') AS due_since,
+  FROM combination i
+), kind_queue AS (
+  -- One row for payments, one for messages.
+  SELECT g.is_message, sum(g.items) AS pending_count,
+    sum(g.items) FILTER (WHERE g.state = 'DUE') AS due_unleased_count,
+    sum(g.items) FILTER (WHERE g.state = 'LEASED') AS leased_count,
+    sum(g.items) FILTER (WHERE g.state = 'EXPIRED') AS expired_lease_count,
+    sum(g.items) FILTER (WHERE g.state = 'SCHEDULED') AS scheduled_count,
+    sum(g.items) FILTER (WHERE g.state = 'BLOCKED') AS blocked_count,
+    sum(g.items) FILTER (WHERE g.state = 'HELD') AS held_count,
+    sum(g.items) FILTER (WHERE g.outcome_unknown) AS outcome_unknown_count,
+    sum(g.items) FILTER (WHERE g.held_for = 'OUTCOME_UNKNOWN') AS held_outcome_unknown_count,
+    sum(g.items) FILTER (WHERE g.held_for = 'FAILED_WHILE_OUTCOME_UNKNOWN') AS held_failed_unknown_count,
+    sum(g.items) FILTER (WHERE g.held_for = 'RETRY_CEILING') AS held_retry_ceiling_count,
+    sum(g.items) FILTER (WHERE g.held_for = 'REPEATED_LEASE_EXPIRY') AS held_lease_expiry_count,
+    sum(g.items) FILTER (WHERE g.held_for = 'EARLIER_ITEM_PAID') AS held_earlier_paid_count,
+    sum(g.items) FILTER (WHERE g.held_for = 'FIELD_KEY_MISSING') AS held_field_key_missing_count,
+    sum(g.items) FILTER (WHERE g.held_for = 'FIELD_KEY_DESTROYED') AS held_field_key_destroyed_count,
+    sum(g.items) FILTER (WHERE g.held_for = 'FIELD_UNREADABLE') AS held_field_unreadable_count,
+    sum(g.items) FILTER (WHERE g.held_for = 'RAIL_REFERENCE_INVALID') AS held_reference_invalid_count,
+    sum(g.items) FILTER (WHERE g.held_for = 'AMOUNT_APPROVAL') AS held_amount_approval_count,
+    sum(g.items) FILTER (WHERE g.held_for = 'LIMIT_EXCEEDED') AS held_limit_exceeded_count,
+    sum(g.items) FILTER (WHERE g.held_for = 'LIMIT_UNREADABLE') AS held_limit_unreadable_count,
+    sum(g.items) FILTER (WHERE g.held_for = 'OUTCOME_NOT_DELIVERED') AS held_outcome_not_delivered_count,
+    sum(g.items) FILTER (WHERE g.held_for = 'other') AS held_other_count,
+    min(g.created_at) AS pending_since,
+    min(g.held_at) FILTER (WHERE g.state = 'HELD') AS held_since,
+    min(g.lease_expires_at) FILTER (WHERE g.state = 'EXPIRED') AS expired_since,
+    min(g.next_attempt_at) FILTER (WHERE g.state = 'DUE') AS due_since,
     -- An item that is scheduled for later and was never attempted is not late.
-    min(i.created_at) FILTER (WHERE i.attempt_count > 0 OR i.next_attempt_at <= statement_timestamp())
-      AS unfinished_since
-  FROM item i
+    min(g.created_at) FILTER (WHERE g.attempted OR NOT g.later) AS unfinished_since
+  FROM part g GROUP BY g.is_message
+), queue AS (
+  SELECT COALESCE(sum(k.pending_count), 0)::bigint AS pending_count,
+    COALESCE(sum(k.due_unleased_count), 0)::bigint AS due_unleased_count,
+    COALESCE(sum(k.leased_count), 0)::bigint AS leased_count,
+    COALESCE(sum(k.expired_lease_count), 0)::bigint AS expired_lease_count,
+    COALESCE(sum(k.scheduled_count), 0)::bigint AS scheduled_count,
+    COALESCE(sum(k.blocked_count), 0)::bigint AS blocked_count,
+    COALESCE(sum(k.held_count), 0)::bigint AS held_count,
+    COALESCE(sum(k.outcome_unknown_count), 0)::bigint AS outcome_unknown_count,
+    COALESCE(sum(k.held_outcome_unknown_count), 0)::bigint AS held_outcome_unknown_count,
+    COALESCE(sum(k.held_failed_unknown_count), 0)::bigint AS held_failed_unknown_count,
+    COALESCE(sum(k.held_retry_ceiling_count), 0)::bigint AS held_retry_ceiling_count,
+    COALESCE(sum(k.held_lease_expiry_count), 0)::bigint AS held_lease_expiry_count,
+    COALESCE(sum(k.held_earlier_paid_count), 0)::bigint AS held_earlier_paid_count,
+    COALESCE(sum(k.held_field_key_missing_count), 0)::bigint AS held_field_key_missing_count,
+    COALESCE(sum(k.held_field_key_destroyed_count), 0)::bigint AS held_field_key_destroyed_count,
+    COALESCE(sum(k.held_field_unreadable_count), 0)::bigint AS held_field_unreadable_count,
+    COALESCE(sum(k.held_reference_invalid_count), 0)::bigint AS held_reference_invalid_count,
+    COALESCE(sum(k.held_amount_approval_count), 0)::bigint AS held_amount_approval_count,
+    COALESCE(sum(k.held_limit_exceeded_count), 0)::bigint AS held_limit_exceeded_count,
+    COALESCE(sum(k.held_limit_unreadable_count), 0)::bigint AS held_limit_unreadable_count,
+    COALESCE(sum(k.held_outcome_not_delivered_count), 0)::bigint AS held_outcome_not_delivered_count,
+    COALESCE(sum(k.held_other_count), 0)::bigint AS held_other_count,
+    min(k.pending_since) AS pending_since, min(k.held_since) AS held_since, min(k.expired_since) AS expired_since,
+    min(k.due_since) AS due_since, min(k.unfinished_since) AS unfinished_since
+  FROM kind_queue k
 ), recorded AS (
   -- Totals per minute, and the tallies that are not yet added to them.
-  SELECT o.minute AS at, o.dispatched, o.retryable, o.failed, o.zombie_requeue, o.returned, o.cancelled
+  SELECT o.minute AS at, o.is_message, o.dispatched, o.retryable, o.failed, o.zombie_requeue, o.returned, o.cancelled
   FROM outbox_attempt_totals o
   UNION ALL
-  SELECT t.recorded_at, t.dispatched, t.retryable, t.failed, t.zombie_requeue, t.returned, t.cancelled
+  SELECT t.recorded_at, t.is_message, t.dispatched, t.retryable, t.failed, t.zombie_requeue, t.returned, t.cancelled
   FROM outbox_attempt_tallies t
-), ledger AS (
-  SELECT COALESCE(sum(r.dispatched), 0)::bigint AS dispatched_total,
-    COALESCE(sum(r.retryable), 0)::bigint AS retryable_total,
-    COALESCE(sum(r.failed), 0)::bigint AS failed_total,
-    COALESCE(sum(r.zombie_requeue), 0)::bigint AS zombie_requeue_total,
-    COALESCE(sum(r.returned), 0)::bigint AS returned_total,
-    COALESCE(sum(r.dispatched) FILTER (WHERE w.last_hour), 0)::bigint AS dispatched_last_hour,
-    COALESCE(sum(r.retryable) FILTER (WHERE w.last_hour), 0)::bigint AS retryable_last_hour,
-    COALESCE(sum(r.failed) FILTER (WHERE w.last_hour), 0)::bigint AS failed_last_hour,
-    COALESCE(sum(r.cancelled), 0)::bigint AS cancelled_total,
-    COALESCE(sum(r.cancelled) FILTER (WHERE w.last_hour), 0)::bigint AS cancelled_last_hour,
-    COALESCE(sum(r.dispatched) FILTER (WHERE w.recently), 0)::bigint AS dispatched_recently,
-    COALESCE(sum(r.retryable) FILTER (WHERE w.recently), 0)::bigint AS retryable_recently,
-    COALESCE(sum(r.failed - r.cancelled) FILTER (WHERE w.recently), 0)::bigint AS failed_recently,
+), kind_ledger AS (
+  SELECT r.is_message, sum(r.dispatched) AS dispatched_total, sum(r.retryable) AS retryable_total,
+    sum(r.failed) AS failed_total, sum(r.zombie_requeue) AS zombie_requeue_total, sum(r.returned) AS returned_total,
+    sum(r.cancelled) AS cancelled_total,
+    sum(r.dispatched) FILTER (WHERE w.last_hour) AS dispatched_last_hour,
+    sum(r.retryable) FILTER (WHERE w.last_hour) AS retryable_last_hour,
+    sum(r.failed) FILTER (WHERE w.last_hour) AS failed_last_hour,
+    sum(r.cancelled) FILTER (WHERE w.last_hour) AS cancelled_last_hour,
+    sum(r.dispatched) FILTER (WHERE w.recently) AS dispatched_recently,
+    sum(r.retryable) FILTER (WHERE w.recently) AS retryable_recently,
+    sum(r.failed - r.cancelled) FILTER (WHERE w.recently) AS failed_recently,
     min(r.at) FILTER (WHERE r.retryable > 0 AND w.recently) AS retryable_since,
     min(r.at) FILTER (WHERE r.failed > r.cancelled AND w.recently) AS failed_since
   FROM recorded r
@@ -76,6 +114,23 @@ WITH item AS (
     SELECT r.at > statement_timestamp() - interval '1 hour' AS last_hour,
       r.at > statement_timestamp() - interval '15 minutes' AS recently
   ) w
+  GROUP BY r.is_message
+), ledger AS (
+  SELECT COALESCE(sum(k.dispatched_total), 0)::bigint AS dispatched_total,
+    COALESCE(sum(k.retryable_total), 0)::bigint AS retryable_total,
+    COALESCE(sum(k.failed_total), 0)::bigint AS failed_total,
+    COALESCE(sum(k.zombie_requeue_total), 0)::bigint AS zombie_requeue_total,
+    COALESCE(sum(k.returned_total), 0)::bigint AS returned_total,
+    COALESCE(sum(k.cancelled_total), 0)::bigint AS cancelled_total,
+    COALESCE(sum(k.dispatched_last_hour), 0)::bigint AS dispatched_last_hour,
+    COALESCE(sum(k.retryable_last_hour), 0)::bigint AS retryable_last_hour,
+    COALESCE(sum(k.failed_last_hour), 0)::bigint AS failed_last_hour,
+    COALESCE(sum(k.cancelled_last_hour), 0)::bigint AS cancelled_last_hour,
+    COALESCE(sum(k.dispatched_recently), 0)::bigint AS dispatched_recently,
+    COALESCE(sum(k.retryable_recently), 0)::bigint AS retryable_recently,
+    COALESCE(sum(k.failed_recently), 0)::bigint AS failed_recently,
+    min(k.retryable_since) AS retryable_since, min(k.failed_since) AS failed_since
+  FROM kind_ledger k
 ), contradiction AS (
   SELECT count(*) AS contradictions_total,
     count(*) FILTER (WHERE c.reviewed_at IS NULL) AS unreviewed_contradiction_count,
@@ -106,17 +161,44 @@ WITH item AS (
         (SELECT max(g.verified_at) FROM ledger_verifications g WHERE g.break_count = 0), '-infinity')
     ) END AS broken_since
   FROM ledger_verifications v ORDER BY v.verified_at DESC LIMIT 1
+), kind AS (
+  SELECT jsonb_object_agg(g.kind, jsonb_build_object(
+      'pending', COALESCE(q.pending_count, 0), 'due', COALESCE(q.due_unleased_count, 0),
+      'leased', COALESCE(q.leased_count, 0), 'expired', COALESCE(q.expired_lease_count, 0),
+      'blocked', COALESCE(q.blocked_count, 0), 'held', COALESCE(q.held_count, 0),
+      'unknown', COALESCE(q.outcome_unknown_count, 0),
+      'pendingSeconds', COALESCE(extract(epoch FROM statement_timestamp() - q.pending_since), 0),
+      'dueSeconds', COALESCE(extract(epoch FROM statement_timestamp() - q.due_since), 0),
+      'unfinishedSeconds', COALESCE(extract(epoch FROM statement_timestamp() - q.unfinished_since), 0),
+      'heldSeconds', COALESCE(extract(epoch FROM statement_timestamp() - q.held_since), 0),
+      'expiredSeconds', COALESCE(extract(epoch FROM statement_timestamp() - q.expired_since), 0),
+      'withoutWorkerSeconds', CASE WHEN q.due_since IS NULL OR w.alive_count > 0 THEN 0
+        ELSE extract(epoch FROM statement_timestamp() - GREATEST(q.due_since, w.last_seen_at)) END
+    ) || jsonb_build_object(
+      'dispatched', COALESCE(l.dispatched_total, 0), 'retryable', COALESCE(l.retryable_total, 0),
+      'failed', COALESCE(l.failed_total, 0), 'requeued', COALESCE(l.zombie_requeue_total, 0),
+      'cancelled', COALESCE(l.cancelled_total, 0),
+      'deadLastHour', COALESCE(l.failed_last_hour - l.cancelled_last_hour, 0),
+      'dispatchedRecently', COALESCE(l.dispatched_recently, 0),
+      'retryableRecently', COALESCE(l.retryable_recently, 0), 'failedRecently', COALESCE(l.failed_recently, 0),
+      'retryableRecentlySeconds', COALESCE(extract(epoch FROM statement_timestamp() - l.retryable_since), 0),
+      'failedRecentlySeconds', COALESCE(extract(epoch FROM statement_timestamp() - l.failed_since), 0)
+    )) AS kinds
+  FROM (VALUES ('payment', false), ('message', true)) AS g(kind, is_message)
+  LEFT JOIN kind_queue q ON q.is_message = g.is_message
+  LEFT JOIN kind_ledger l ON l.is_message = g.is_message
+  CROSS JOIN worker w
 )
 SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_count, q.scheduled_count, q.blocked_count,
-  q.held_count, q.oldest_pending_age_seconds, q.oldest_due_age_seconds, l.dispatched_total, l.retryable_total,
+  q.held_count,
+  COALESCE(extract(epoch FROM statement_timestamp() - q.pending_since), 0)::double precision
+    AS oldest_pending_age_seconds,
+  COALESCE(extract(epoch FROM statement_timestamp() - q.due_since), 0)::double precision AS oldest_due_age_seconds,
+  l.dispatched_total, l.retryable_total,
   l.failed_total, l.zombie_requeue_total, l.dispatched_last_hour, l.retryable_last_hour, l.failed_last_hour,
   l.failed_total AS dlq_depth, q.outcome_unknown_count, q.held_outcome_unknown_count, q.held_failed_unknown_count,
   q.held_retry_ceiling_count, q.held_lease_expiry_count, q.held_earlier_paid_count,
-  q.held_count - q.held_outcome_unknown_count - q.held_failed_unknown_count - q.held_retry_ceiling_count
-    - q.held_lease_expiry_count - q.held_earlier_paid_count - q.held_field_key_missing_count
-    - q.held_field_key_destroyed_count - q.held_field_unreadable_count - q.held_reference_invalid_count
-    - q.held_amount_approval_count - q.held_limit_exceeded_count - q.held_limit_unreadable_count
-    AS held_other_count,
+  q.held_other_count,
   w.alive_count AS workers_alive_count,
   q.held_field_key_missing_count, q.held_field_key_destroyed_count, q.held_field_unreadable_count,
   c.contradictions_total, c.unreviewed_contradiction_count, c.oldest_unreviewed_contradiction_age_seconds,
@@ -141,11 +223,14 @@ SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_co
     SELECT extract(epoch FROM statement_timestamp() - z.paused_at) FROM outbox_pauses z WHERE z.kind = 'all'
   ), 0)::double precision AS all_paused_age_seconds,
   q.held_reference_invalid_count, l.returned_total, q.held_amount_approval_count, q.held_limit_exceeded_count,
-  q.held_limit_unreadable_count, l.cancelled_total, l.cancelled_last_hour
-FROM queue q CROSS JOIN ledger l CROSS JOIN contradiction c CROSS JOIN worker w LEFT JOIN verification v ON true;
+  q.held_limit_unreadable_count, l.cancelled_total, l.cancelled_last_hour, q.held_outcome_not_delivered_count, k.kinds
+FROM queue q CROSS JOIN ledger l CROSS JOIN contradiction c CROSS JOIN worker w CROSS JOIN kind k
+LEFT JOIN verification v ON true;
 COMMENT ON VIEW supervisor_outbox_status IS
   'Status of the queue in one row. Each pending item is in exactly one of due, leased, expired, scheduled, blocked, '
   'held.';
+COMMENT ON COLUMN supervisor_outbox_status.kinds IS
+  'The counts and ages of payments and of messages apart: an object with the keys payment and message.';
 COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'Number of items that ended FAILED, cancelled ones included.';
 COMMENT ON COLUMN supervisor_outbox_status.cancelled_total IS 'Number of items that were cancelled.';
 COMMENT ON COLUMN supervisor_outbox_status.returned_total IS

@@ -1,3 +1,4 @@
+import { requiredUuid } from '../../core/index.js'
 import { isoMicros, qualify, type Queryable } from '../../db/index.js'
 import type { LimitProposalView, LimitsView, LimitView } from '../views.js'
 
@@ -27,4 +28,12 @@ export async function readLimits(role: Queryable): Promise<LimitsView> {
      WHERE q.status = 'OPEN' ORDER BY q.proposal_id DESC LIMIT 10000`,
   )
   return { limits: limits.rows, proposals: proposals.rows }
+}
+
+/** Whether this is the id of a proposal of a limit, open or decided. */
+export async function isLimitProposal(role: Queryable, proposalId: string): Promise<boolean> {
+  const { rows } = await role.query(`SELECT FROM ${qualify(role, 'outbox_limit_proposals')} WHERE proposal_id = $1`, [
+    requiredUuid('proposalId', proposalId),
+  ])
+  return rows.length > 0
 }

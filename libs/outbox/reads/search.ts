@@ -1,6 +1,6 @@
 import { boundedInteger, InvalidArgumentError, requiredId, requiredText, requiredUuid } from '../../core/index.js'
 import { minUuidV7At, qualify, type Queryable } from '../../db/index.js'
-import type { ItemState } from '../statusTypes.js'
+import type { ItemKind, ItemState } from '../statusTypes.js'
 
 /**
  * Searches for item ids. Ids of items, attempts and events are UUIDs version 7, so descending id is newest first. A
@@ -8,6 +8,8 @@ import type { ItemState } from '../statusTypes.js'
  */
 
 export interface ItemSearch {
+  /** Kind of the items. @default payment */
+  readonly kind?: ItemKind
   readonly state?: ItemState
   readonly railType?: string
   /** Participants to search. @default all */
@@ -46,7 +48,9 @@ export async function searchItems(
   search: ItemSearch,
   { omitCancelled = false }: { readonly omitCancelled?: boolean } = {},
 ): Promise<IdPage> {
-  const { state, railType, participants, since, until, errorCode, undecided = false, returned = false } = search
+  const { kind = 'payment', state, railType, participants, since, until, errorCode } = search
+  const { undecided = false, returned = false } = search
+  if (kind !== 'payment' && kind !== 'message') throw new InvalidArgumentError('kind', 'expected payment or message')
   if (returned && state !== undefined && state !== 'DISPATCHED') {
     throw new InvalidArgumentError('returned', 'expected no state, or DISPATCHED: no other payment can be returned')
   }
@@ -55,7 +59,7 @@ export async function searchItems(
   const stretch = returned ? returnedStretch(role) : stretchOf(role, state)
   const { rows } = await role.query<{ id: string; place: string }>(
     `SELECT s.id, s.place FROM (${stretch} LIMIT ${STRETCH}) s
-     WHERE ($2::text IS NULL OR s.rail_type = $2) AND ($3::text[] IS NULL OR s.participant_id = ANY ($3))
+     WHERE s.is_message = $10::boolean AND ($2::text IS NULL OR s.rail_type = $2) AND ($3::text[] IS NULL OR s.participant_id = ANY ($3))
        AND ($4::timestamptz IS NULL OR s.at >= $4) AND ($5::timestamptz IS NULL OR s.at < $5)
        AND ($6::text IS NULL OR s.error_code = $6) AND NOT ($9::boolean AND s.cancelled)
        AND (NOT $7::boolean OR NOT (
@@ -73,6 +77,7 @@ export async function searchItems(
       undecided,
       limit,
       omitCancelled,
+      kind === 'message',
     ],
   )
   const ids = rows.map(({ id }) => id)
@@ -91,15 +96,18 @@ function stretchOf(role: Queryable, state: ItemState | undefined): string {
     // queries without it never use this index.
     const place = state === 'FAILED' ? 'a.attempt_id' : 'a.outbox_id'
     return `SELECT a.outbox_id AS id, ${place} AS place, a.rail_type, a.participant_id, a.completed_at AS at, a.error_code,
-        a.action = 'cancelled' AS cancelled
+        a.action = 'cancelled' AS cancelled, (
+          SELECT i.is_message FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.outbox_id = a.outbox_id
+        ) AS is_message
       FROM ${qualify(role, 'payment_outbox_attempts')} a
       WHERE a.state = '${state}' AND a.attempt_no >= 1 AND ${below(place)}`
   }
   if (state === undefined) {
-    return `SELECT i.outbox_id AS id, i.outbox_id AS place, i.rail_type, i.participant_id, ${NOT_ENDED}
+    return `SELECT i.outbox_id AS id, i.outbox_id AS place, i.rail_type, i.participant_id, i.is_message, ${NOT_ENDED}
       FROM ${qualify(role, 'payment_outbox_identities')} i WHERE ${below('i.outbox_id')}`
   }
-  return `SELECT p.outbox_id AS id, p.outbox_id AS place, p.rail_type, p.participant_id, ${state === 'HELD' ? HELD : NOT_ENDED}
+  return `SELECT p.outbox_id AS id, p.outbox_id AS place, p.rail_type, p.participant_id, p.is_message,
+      ${state === 'HELD' ? HELD : NOT_ENDED}
     FROM ${qualify(role, 'payment_outbox_pending')} p WHERE ${PENDING_STATES[state]} AND ${below('p.outbox_id')}`
 }
 
@@ -107,7 +115,7 @@ function stretchOf(role: Queryable, state: ItemState | undefined): string {
 function returnedStretch(role: Queryable): string {
   const events = qualify(role, 'payment_outbox_events')
   return `SELECT e.outbox_id AS id, e.outbox_id AS place, i.rail_type, i.participant_id, e.created_at AS at,
-      NULL::text AS error_code, false AS cancelled
+      NULL::text AS error_code, false AS cancelled, false AS is_message
     FROM ${events} e
     CROSS JOIN LATERAL (
       SELECT i.rail_type, i.participant_id FROM ${qualify(role, 'payment_outbox_identities')} i
@@ -140,14 +148,14 @@ export const PENDING_STATES: Readonly<Record<Exclude<ItemState, 'DISPATCHED' | '
 export async function searchParticipant(
   role: Queryable,
   participantId: string,
-  { before, limit }: { readonly before?: bigint; readonly limit: number },
+  { kind, before, limit }: Pick<ItemSearch, 'kind' | 'limit'> & { readonly before?: bigint },
 ): Promise<{ readonly ids: readonly string[]; readonly next: bigint | null }> {
   const size = boundedInteger('limit', limit, PAGE)
   const { rows } = await role.query<{ id: string; number: bigint }>(
     `SELECT i.outbox_id AS id, i.sequence_id AS number FROM ${qualify(role, 'payment_outbox_identities')} i
-     WHERE i.participant_id = $1 AND i.sequence_id < $2::bigint
+     WHERE i.participant_id = $1 AND i.sequence_id < $2::bigint AND i.is_message = $4::boolean
      ORDER BY i.sequence_id DESC LIMIT $3`,
-    [requiredId('participantId', participantId), before ?? LAST_SEQUENCE, size],
+    [requiredId('participantId', participantId), before ?? LAST_SEQUENCE, size, kind === 'message'],
   )
   return { ids: rows.map(({ id }) => id), next: rows.length === size ? (rows.at(-1)?.number ?? null) : null }
 }

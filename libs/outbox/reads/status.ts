@@ -1,6 +1,6 @@
 import { minUuidV7At, isoMicros, onlyRow, qualify, type Queryable } from '../../db/index.js'
 import type { FieldClasses } from '../../rails/index.js'
-import type { DispatchEpoch, OutboxStatus } from '../statusTypes.js'
+import type { DispatchEpoch, ItemStatus, OutboxStatus } from '../statusTypes.js'
 import type { FreezeCause } from '../types.js'
 import type { LatestAttempts, PauseView, RailQueue, ThroughputView, WorkerReport } from '../views.js'
 import { PENDING_STATES } from './search.js'
@@ -40,7 +40,8 @@ export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
       ledger_break_count AS "ledgerBreakCount", ledger_verified_at AS "ledgerVerifiedAt",
       ledger_broken_age_seconds AS "ledgerBrokenAgeSeconds", oldest_unfinished_age_seconds AS "oldestUnfinishedAgeSeconds",
       all_paused_age_seconds AS "allPausedAgeSeconds", returned_total AS "returnedTotal",
-      cancelled_total AS "cancelledTotal", cancelled_last_hour AS "cancelledLastHour"
+      cancelled_total AS "cancelledTotal", cancelled_last_hour AS "cancelledLastHour",
+      held_outcome_not_delivered_count AS "heldOutcomeNotDeliveredCount", kinds
     FROM ${qualify(role, 'supervisor_outbox_status')}`,
     PREPARED,
   )
@@ -64,12 +65,29 @@ export async function readDispatchEpoch(role: Queryable): Promise<DispatchEpoch 
 
 export async function readPauses(role: Queryable): Promise<PauseView[]> {
   const { rows } = await role.query<PauseView>(
-    `SELECT kind, name, reason, paused_by AS "pausedBy", ${isoMicros('paused_at')} AS "pausedAt"
-     FROM ${qualify(role, 'outbox_pauses')} ORDER BY paused_at DESC, kind, name LIMIT 1000`,
+    `SELECT ${PAUSE} FROM ${qualify(role, 'outbox_pauses')} ORDER BY paused_at DESC, kind, name LIMIT 1000`,
     PREPARED,
   )
   return rows
 }
+
+/** Returns the pauses that stop claims of an item. */
+export async function readPausesOf(
+  role: Queryable,
+  { railType, participantId, ordered }: Pick<ItemStatus, 'railType' | 'participantId' | 'ordered'>,
+): Promise<PauseView[]> {
+  const { rows } = await role.query<PauseView>(
+    `SELECT ${PAUSE} FROM ${qualify(role, 'outbox_pauses')}
+     WHERE kind = 'all' OR (kind = 'rail' AND name = $1) OR (kind = 'participant' AND name = $2)
+       OR (kind = 'stream' AND name = $2 AND $3)
+     ORDER BY paused_at DESC, kind`,
+    [railType, participantId, ordered],
+  )
+  return rows
+}
+
+/** Columns of a `PauseView`. */
+const PAUSE = `kind, name, reason, paused_by AS "pausedBy", ${isoMicros('paused_at')} AS "pausedAt"`
 
 /** Returns the declared field classes of a rail by JSON pointer; empty for an undeclared rail. */
 export async function readRailFields(role: Queryable, railType: string): Promise<FieldClasses> {

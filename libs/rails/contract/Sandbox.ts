@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import { boundedInteger, systemClock, type JsonObject, SymphonyError } from '../../core/index.js'
+import { boundedInteger, compactUuid, systemClock, type JsonObject, SymphonyError } from '../../core/index.js'
 import { callRail, type RailResult } from '../callRail.js'
 import type { LoadedRail } from '../loadRails.js'
 import type { RailRequest } from '../types.js'
@@ -36,8 +36,10 @@ export class Sandbox {
 
   /** Creates a deeply frozen request, because a change by the adapter would also affect the next attempt. */
   request(payload: JsonObject = this.payload): RailRequest {
+    const reference = createReference(systemClock.now())
     return deepFreeze({
-      reference: createReference(systemClock.now()),
+      reference,
+      compactReference: compactUuid(reference),
       instructionId: `contract-${randomUUID()}`,
       participantId: 'contract',
       sequenceId: 1n,

@@ -1,7 +1,7 @@
-import { SymphonyError, redact } from '../../core/index.js'
+import { SymphonyError, redact, systemClock } from '../../core/index.js'
 import { inquireRail } from '../callRail.js'
 import { loadRail } from '../loadRails.js'
-import type { RailDeclaration } from '../types.js'
+import type { RailDeclaration, RailPayment } from '../types.js'
 import { validatePayload } from '../validatePayload.js'
 import { withDeadline } from '../withDeadline.js'
 import { RuleSkipped, Sandbox, type RailContractOptions, fail, skip } from './Sandbox.js'
@@ -74,6 +74,8 @@ const RULES: readonly Rule[] = [
   { rule: 'a call that is aborted before it begins pays nothing', check: abortedPaysNothing },
   { rule: 'a refusal is terminal, and pays nothing', check: refusalIsTerminal },
   { rule: 'the text of a refusal holds no account, card or credential', check: refusalHoldsNoSecret },
+  { rule: 'the list of payments has a payment once, with our reference and amount', check: paymentIsListed },
+  { rule: 'the sample payload has an account', check: hasAccount },
 ]
 
 async function samplePasses({ rail, payload }: Sandbox): Promise<string> {
@@ -170,6 +172,36 @@ async function refusalHoldsNoSecret(sandbox: Sandbox): Promise<string> {
     ? fail('the text holds data that Symphony redacts; remove it in the adapter')
     : 'it holds none'
 }
+
+async function paymentIsListed(sandbox: Sandbox): Promise<string> {
+  const { rail } = sandbox
+  if (rail.listPayments === undefined) return skip('the rail has no listPayments')
+  const request = sandbox.request()
+  await sandbox.pay(request)
+  const now = systemClock.now().getTime()
+  const period = { from: new Date(now - DAY_MS), to: new Date(now + DAY_MS) }
+  const listed: RailPayment[] = []
+  for await (const payment of rail.listPayments(period, { signal: AbortSignal.timeout(rail.timeoutMs) })) {
+    if (payment.reference === request.reference || payment.reference === request.compactReference) listed.push(payment)
+  }
+  const [first] = listed
+  if (first === undefined || listed.length > 1) return fail(`expected one entry, got ${listed.length}`)
+  if (typeof first.bankReference !== 'string' || first.bankReference === '') return fail('expected a bankReference')
+  if (!DATE.test(first.bookedOn)) return fail('expected bookedOn as YYYY-MM-DD')
+  const { amount, currency } = request.payload
+  return first.amount === amount && first.currency === currency
+    ? 'it is listed'
+    : fail('the entry has another amount or currency than the payload')
+}
+
+async function hasAccount({ rail, payload }: Sandbox): Promise<string> {
+  if (rail.accountOf === undefined) return skip('the rail has no accountOf')
+  const account = rail.accountOf(payload)
+  return typeof account === 'string' && account !== '' ? `paid from ${redact(account)}` : fail('expected text')
+}
+
+const DAY_MS = 86_400_000
+const DATE = /^\d{4}-\d{2}-\d{2}$/
 
 async function settled(call: () => Promise<unknown>): Promise<void> {
   try {

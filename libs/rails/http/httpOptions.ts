@@ -2,6 +2,7 @@ import { isIP } from 'node:net'
 import {
   compileJsonPointer,
   boundedInteger,
+  compactUuid,
   InvalidArgumentError,
   requiredId,
   requiredText,
@@ -26,7 +27,7 @@ export interface HttpRailOptions<Type extends string = string, Payload extends o
 }
 
 export interface HttpOptions<Payload extends object = JsonObject> {
-  /** Address to which payments are sent. `{reference}` in it is replaced. HTTPS, or plain HTTP to this machine. */
+  /** Address to which payments are sent. `{reference}` and `{compactReference}` are replaced. HTTPS, or plain HTTP to this machine. */
   readonly url: string
   /** HTTP method. @default 'POST' */
   readonly method?: 'POST' | 'PUT'
@@ -65,7 +66,7 @@ export interface HttpOptions<Payload extends object = JsonObject> {
 }
 
 export interface HttpStatusOptions {
-  /** Address to which the inquiry is sent (GET). `{reference}` in it is replaced. Status 404 means absent. */
+  /** Address to which the inquiry is sent (GET), with `{reference}` or `{compactReference}`. 404 means absent. */
   readonly url: string
   /** JSON pointers into the answer. @default those of the dispatch */
   readonly pointers?: { readonly reference?: string; readonly code?: string; readonly message?: string }
@@ -177,10 +178,10 @@ function resolveStatus(
 ): ResolvedStatusQuery {
   rejectUnknownKeys(status, ['url', 'pointers', 'states'], (key) => field(`status.${key}`))
   const url = readUrl(field('status.url'), status.url, allowPlainHttp)
-  if (!status.url.includes(REFERENCE_PLACE)) {
+  if (!status.url.includes(REFERENCE_PLACE) && !status.url.includes(COMPACT_PLACE)) {
     throw new InvalidArgumentError(
       field('status.url'),
-      `expected ${REFERENCE_PLACE} in the address, to name the payment`,
+      `expected ${REFERENCE_PLACE} or ${COMPACT_PLACE} in the address, to name the payment`,
     )
   }
   return {
@@ -192,10 +193,16 @@ function resolveStatus(
 }
 
 const REFERENCE_PLACE = '{reference}'
+const COMPACT_PLACE = '{compactReference}'
 
 function readUrl(field: string, value: unknown, allowPlainHttp: boolean): UrlTemplate {
   const template = requiredText(field, value, URL_LENGTH_MAX)
-  const urlFor = (reference: string) => new URL(template.replaceAll(REFERENCE_PLACE, encodeURIComponent(reference)))
+  const urlFor = (reference: string) =>
+    new URL(
+      template
+        .replaceAll(REFERENCE_PLACE, encodeURIComponent(reference))
+        .replaceAll(COMPACT_PLACE, encodeURIComponent(compactUuid(reference))),
+    )
   const sample = parseUrl(field, urlFor)
   if (sample.protocol !== 'https:' && sample.protocol !== 'http:') {
     throw new InvalidArgumentError(field, 'expected an address that begins with https://')
@@ -210,7 +217,10 @@ function readUrl(field: string, value: unknown, allowPlainHttp: boolean): UrlTem
     throw new InvalidArgumentError(field, 'expected no credentials in the address; put them into headers')
   }
   if (urlFor('another').origin !== sample.origin) {
-    throw new InvalidArgumentError(field, `expected ${REFERENCE_PLACE} in the path or the query only`)
+    throw new InvalidArgumentError(
+      field,
+      `expected ${REFERENCE_PLACE} and ${COMPACT_PLACE} in the path or the query only`,
+    )
   }
   return urlFor
 }

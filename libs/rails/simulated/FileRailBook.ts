@@ -5,7 +5,7 @@ import { StringDecoder } from 'node:string_decoder'
 import { promisify } from 'node:util'
 import { SymphonyError, systemClock, type Clock } from '../../core/index.js'
 import { decodeLine, encodeLines, type BookLine } from './readBook.js'
-import type { BookPayment, BookReceipt, RailBook } from './RailBook.js'
+import type { BookPage, BookPayment, BookReceipt, RailBook } from './RailBook.js'
 
 interface Waiting {
   readonly payment: BookPayment
@@ -50,6 +50,23 @@ export class FileRailBook implements RailBook {
   async find(reference: string): Promise<string | undefined> {
     this.#readOn()
     return this.#firstLines.get(reference)
+  }
+
+  /** Reads one chunk. A line of a repeated request is no payment. */
+  async page(from: number): Promise<BookPage> {
+    this.#readOn()
+    const bytes = readSync(this.#fd, this.#chunk, 0, CHUNK_BYTES, from)
+    const end = this.#chunk.subarray(0, bytes).lastIndexOf('\n') + 1
+    const entries = this.#chunk
+      .toString('utf8', 0, end)
+      .split('\n')
+      .flatMap((text) => {
+        const line = decodeLine(text)
+        if (line === undefined || (line.once && this.#firstLines.get(line.reference) !== line.railReference)) return []
+        const { once: _once, ...entry } = line
+        return [entry]
+      })
+    return { entries, next: end === 0 ? null : from + end }
   }
 
   async close(): Promise<void> {

@@ -4,7 +4,25 @@ export interface RailBook {
   pay(payment: BookPayment, signal: AbortSignal): Promise<BookReceipt>
   /** Returns the rail's own reference of a payment under Symphony's reference. */
   find(reference: string, signal: AbortSignal): Promise<string | undefined>
+  /** Returns payments in the order of the book, from 0 or the `next` of an earlier page. */
+  page(from: number, signal: AbortSignal): Promise<BookPage>
   close(): Promise<void>
+}
+
+export interface BookPage {
+  readonly entries: readonly BookEntry[]
+  /** Start of the next page; null after the last one. */
+  readonly next: number | null
+}
+
+/** Payment in the book. */
+export interface BookEntry {
+  readonly reference: string
+  readonly railReference: string
+  readonly amount: string | null
+  readonly currency: string | null
+  /** Time in ISO 8601. */
+  readonly at: string
 }
 
 export interface BookPayment {

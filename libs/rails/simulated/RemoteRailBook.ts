@@ -1,7 +1,7 @@
 import { parseStrictJson } from '../../core/index.js'
 import { ExchangeBrokenError, HttpTransport } from '../http/HttpTransport.js'
 import { NotSentError } from '../NotSentError.js'
-import type { BookPayment, BookReceipt, RailBook } from './RailBook.js'
+import type { BookPage, BookPayment, BookReceipt, RailBook } from './RailBook.js'
 
 /** Client of a rail book in another process (`startRailBook`). As with a real rail, the connection can break. */
 export class RemoteRailBook implements RailBook {
@@ -10,7 +10,7 @@ export class RemoteRailBook implements RailBook {
     connectionsMax: 128,
     keepAlive: true,
     connectTimeoutMs: 5_000,
-    responseBytesMax: 4_096,
+    responseBytesMax: 1_048_576,
   })
 
   constructor(url: string) {
@@ -38,6 +38,13 @@ export class RemoteRailBook implements RailBook {
     if (status === 404) return undefined
     if (status !== 200) throw new ExchangeBrokenError(`the rail book answered ${status}`)
     return readReference(body)
+  }
+
+  async page(from: number, signal: AbortSignal): Promise<BookPage> {
+    const url = this.#address(`/payments?from=${from}`)
+    const { status, body } = await this.#transport.exchange({ method: 'GET', url, headers: {} }, signal)
+    if (status !== 200) throw new ExchangeBrokenError(`the rail book answered ${status}`)
+    return JSON.parse(body.toString())
   }
 
   close(): Promise<void> {

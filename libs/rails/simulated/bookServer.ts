@@ -33,6 +33,7 @@ export interface BookServer {
  * | request | answer |
  * | --- | --- |
  * | `POST /payments` | 200 with the receipt; 410 after its `notAfter` |
+ * | `GET /payments?from=POSITION` | 200 with a page of payments |
  * | `GET /payments/REFERENCE` | 200 with the rail's reference; 404 if nothing was paid under it |
  */
 export async function serveRailBook({ file, port = 0 }: BookServerOptions): Promise<BookServer> {
@@ -82,13 +83,17 @@ async function respond(
   book: FileRailBook,
   request: IncomingMessage,
 ): Promise<{ readonly status: number; readonly body: object }> {
-  const { pathname } = new URL(request.url ?? '/', 'http://book')
+  const { pathname, searchParams } = new URL(request.url ?? '/', 'http://book')
   if (request.method === 'POST' && pathname === PAYMENTS) {
     const receipt = await book.pay(readPayment(await readBody(request)))
     return { status: receipt.paid ? 200 : 410, body: receipt }
   }
+  if (request.method === 'GET' && pathname === PAYMENTS) {
+    const from = boundedInteger('from', Number(searchParams.get('from')), { min: 0, max: Number.MAX_SAFE_INTEGER })
+    return { status: 200, body: await book.page(from) }
+  }
   if (request.method !== 'GET' || !pathname.startsWith(`${PAYMENTS}/`)) {
-    throw new InvalidArgumentError('path', 'expected POST /payments or GET /payments/REFERENCE')
+    throw new InvalidArgumentError('path', 'expected POST /payments, GET /payments or GET /payments/REFERENCE')
   }
   const railReference = await book.find(decodeURIComponent(pathname.slice(PAYMENTS.length + 1)))
   return railReference === undefined ? { status: 404, body: {} } : { status: 200, body: { railReference } }

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { boundedInteger, InvalidArgumentError } from '../../core/index.js'
 import { NotSentError } from '../NotSentError.js'
-import type { Rail, RailAnswer, RailCodes, RailContext, RailRequest, RailStatus } from '../types.js'
+import type { Rail, RailAnswer, RailCodes, RailContext, RailPayment, RailRequest, RailStatus } from '../types.js'
 import {
   behaviourChooser,
   chance,
@@ -11,11 +11,14 @@ import {
   type SimulatedBehaviour,
 } from './behaviours.js'
 import { FileRailBook } from './FileRailBook.js'
-import type { BookReceipt, RailBook } from './RailBook.js'
+import type { BookPage, BookReceipt, RailBook } from './RailBook.js'
 import { RemoteRailBook } from './RemoteRailBook.js'
 
-/** Declaration of a rail that simulates `dispatch` and `queryStatus`. */
-export interface SimulatedRailOptions extends Omit<Rail, 'type' | 'dispatch' | 'queryStatus' | 'codes' | 'close'> {
+/** Declaration of a rail that simulates `dispatch`, `queryStatus` and `listPayments`. */
+export interface SimulatedRailOptions extends Omit<
+  Rail,
+  'type' | 'dispatch' | 'queryStatus' | 'listPayments' | 'codes' | 'close'
+> {
   /** Name of the rail. @default 'simulated' */
   readonly type?: string
   /** File of the rail book, for the processes of one machine. Either this or `bookUrl`. */
@@ -73,11 +76,17 @@ export function simulatedRail(options: SimulatedRailOptions): Rail {
     type,
     codes: SIMULATED_CODES,
     dispatch: (request: RailRequest, context: RailContext) => rail.dispatch(request, context),
+    listPayments: (period: Period, context: RailContext) => rail.listPayments(period, context),
     close: () => rail.close(),
   }
   // A rail with `hold` cannot be inquired.
   if (onUnknown === 'hold') return { ...declared, onUnknown }
   return { ...declared, onUnknown, queryStatus: (request, context) => rail.queryStatus(request, context) }
+}
+
+interface Period {
+  readonly from: Date
+  readonly to: Date
 }
 
 interface Simulation {
@@ -129,6 +138,20 @@ class SimulatedRail {
     return railReference === undefined
       ? { outcome: 'absent' }
       : { outcome: 'success', reference: railReference, code: 'SIM_PAID' }
+  }
+
+  async *listPayments({ from, to }: Period, { signal }: RailContext): AsyncGenerator<RailPayment> {
+    let position: number | null = 0
+    while (position !== null) {
+      signal.throwIfAborted()
+      const page: BookPage = await this.#book.page(position, signal)
+      for (const { reference, railReference, amount, currency, at } of page.entries) {
+        const time = new Date(at)
+        if (time < from || time >= to) continue
+        yield { reference, bankReference: railReference, amount, currency, bookedOn: at.slice(0, 10) }
+      }
+      position = page.next
+    }
   }
 
   async close(): Promise<void> {

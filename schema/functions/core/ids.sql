@@ -19,3 +19,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION uuid_v7() IS 'Returns a new UUID version 7, which sorts by creation time.';
+
+CREATE OR REPLACE FUNCTION uuid_v7_floor(p_time timestamptz) RETURNS uuid
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN encode(overlay('\x00000000000000000000000000000000'::bytea PLACING
+  substring(int8send((extract(epoch FROM p_time) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 'hex')::uuid;
+COMMENT ON FUNCTION uuid_v7_floor(timestamptz) IS
+  'Returns a UUID below every UUID version 7 of this millisecond or later.';

@@ -1,10 +1,11 @@
 -- Cancel: ends an item that no call can still pay, as FAILED with the error code CANCELLED.
 --
--- The holder of a lease may call the rail. After the expiry it may be in that call, until repair or a takeover records
--- the expired lease and its unknown outcome. An item with a lease, live or expired, therefore cannot be cancelled. A
--- claim and a cancel both lock the row, and the second sees the change of the first: exactly one of them wins.
+-- The holder of a lease may be in a call to the rail, even after the lease has expired. Repair or a takeover then
+-- records the expiry with an unknown outcome. So an item with a lease, live or expired, cannot be cancelled. A claim
+-- and a cancel both lock the row, and the second sees the change of the first: exactly one of them wins.
 --
--- The error code of a worker's FAILED is free text and may also be CANCELLED. Only the action tells a cancellation.
+-- The error code of a worker's FAILED is free text and may also be CANCELLED. Only the action `cancelled` identifies a
+-- cancellation.
 
 CREATE OR REPLACE FUNCTION cancel_outbox_item(p_outbox_id uuid, p_reason text)
 RETURNS TABLE (outbox_id uuid, attempt_id uuid)

@@ -18,8 +18,8 @@ RETURN 20;
 COMMENT ON FUNCTION outbox_attempt_ceiling() IS
   'Returns the number of recorded attempts after which an item is FAILED or held.';
 
--- 5 s, 10 s, 20 s … at most p_longest_seconds, each shortened by up to a fifth by a hash of the id. Items that failed
--- together are retried at different times, and the same item always gets the same delay.
+-- Returns 5 s, 10 s, 20 s … at most p_longest_seconds. A hash of the id shortens each by up to a fifth. Items that
+-- failed together are retried at different times, and the same item always gets the same delay.
 CREATE OR REPLACE FUNCTION outbox_backoff(p_attempt_no integer, p_outbox_id uuid, p_longest_seconds integer DEFAULT 300)
 RETURNS interval
 LANGUAGE plpgsql IMMUTABLE SECURITY DEFINER SET search_path FROM CURRENT
@@ -191,11 +191,11 @@ BEGIN
       FROM judged j
       WHERE p.ctid = j.place AND j.effective = 'RETRYABLE'
     ), tallied AS (
-      INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, retryable, failed, outcome_unknown)
-      SELECT v_now, count(*) FILTER (WHERE j.effective = 'DISPATCHED'),
+      INSERT INTO outbox_attempt_tallies (recorded_at, is_message, dispatched, retryable, failed, outcome_unknown)
+      SELECT v_now, j.is_message, count(*) FILTER (WHERE j.effective = 'DISPATCHED'),
         count(*) FILTER (WHERE j.effective = 'RETRYABLE'),
         count(*) FILTER (WHERE j.effective = 'FAILED'), count(*) FILTER (WHERE j.effective = 'RETRYABLE' AND j.unknown)
-      FROM judged j HAVING count(*) > 0
+      FROM judged j GROUP BY j.is_message
     )
     -- 5. Collect the verdicts.
     SELECT COALESCE(array_agg(j.ordinal), '{}'), array_agg(j.outbox_id), array_agg(j.attempt_id),
@@ -491,8 +491,8 @@ BEGIN
       j.action, false
     FROM judged j
   ), tallied AS (
-    INSERT INTO outbox_attempt_tallies (recorded_at, dispatched)
-    SELECT v_now, count(*) FROM ended HAVING count(*) > 0
+    INSERT INTO outbox_attempt_tallies (recorded_at, is_message, dispatched)
+    SELECT v_now, e.is_message, count(*) FROM ended e GROUP BY e.is_message
   )
   SELECT array_agg(j.ordinal), array_agg(j.outbox_id), array_agg(j.attempt_id), array_agg(j.attempt_no),
     array_agg(j.attempt_id) FILTER (WHERE j.ordered),

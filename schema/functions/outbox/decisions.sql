@@ -73,7 +73,7 @@ COMMENT ON FUNCTION resolve_outbox_hold(uuid, text, text, text) IS
   'decision to a second person.';
 
 CREATE OR REPLACE FUNCTION approve_outbox_proposal(p_proposal_id uuid)
-RETURNS TABLE (outbox_id uuid, decision text, redriven_as uuid)
+RETURNS TABLE (outbox_id uuid, decision text, redriven_as uuid, applied boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: lookup
@@ -87,6 +87,21 @@ BEGIN
   PERFORM require_read_committed();
   v_proposal := lock_open_outbox_proposal(p_proposal_id);
   PERFORM require_second_person(p_proposal_id, v_proposal.proposed_by, v_proposal.proposed_xid, v_actor);
+  IF v_proposal.approvals = 2 THEN
+    IF v_proposal.first_approved_by IS NULL THEN
+      UPDATE payment_outbox_proposals q SET first_approved_by = v_actor WHERE q.proposal_id = p_proposal_id;
+      PERFORM lock_outbox_item(v_proposal.outbox_id);
+      PERFORM append_outbox_events('DECISION_APPROVED', v_actor, ARRAY[v_proposal.outbox_id],
+        ARRAY[jsonb_build_object('proposal_id', p_proposal_id, 'decision', v_proposal.decision)]);
+      RETURN QUERY SELECT v_proposal.outbox_id, v_proposal.decision, NULL::uuid, false;
+      RETURN;
+    END IF;
+    IF person_key(v_proposal.first_approved_by) = person_key(v_actor) THEN
+      RAISE EXCEPTION 'APPROVAL_REQUIRED: proposal %: it needs a second approver, and % approved it already',
+        p_proposal_id, v_proposal.first_approved_by
+        USING ERRCODE = 'P7007', HINT = 'Another person must approve it, with their own login or API key.';
+    END IF;
+  END IF;
   IF v_proposal.decision = 'REDRIVE' THEN
     v_position := lock_redrivable_outbox_item(v_proposal.outbox_id);
     v_redriven_as := create_outbox_redrive(v_proposal.outbox_id, v_position, v_proposal.reason, v_proposal.proposed_by,
@@ -98,11 +113,12 @@ BEGIN
   END IF;
   UPDATE payment_outbox_proposals q SET status = 'APPROVED', decided_by = v_actor, decided_at = clock_timestamp()
   WHERE q.proposal_id = p_proposal_id;
-  RETURN QUERY SELECT v_proposal.outbox_id, v_proposal.decision, v_redriven_as;
+  RETURN QUERY SELECT v_proposal.outbox_id, v_proposal.decision, v_redriven_as, true;
 END
 $$;
 COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS
-  'Approves and applies a proposed decision. The proposer may not approve (P7007).';
+  'Approves a proposed decision and applies it. The proposer may not approve (P7007). A decision that a reconciliation '
+  'proposed is applied when a second person has approved.';
 
 CREATE OR REPLACE FUNCTION withdraw_outbox_proposal(p_proposal_id uuid, p_reason text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -286,7 +302,7 @@ COMMENT ON FUNCTION require_no_open_proposal(uuid) IS
   'Internal: raises P7006 if a proposal about the item is open.';
 
 CREATE OR REPLACE FUNCTION propose_outbox_decision(
-  p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text
+  p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text, p_approvals integer DEFAULT 1
 ) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -296,16 +312,17 @@ DECLARE
   v_proposal_id uuid := uuid_v7();
 BEGIN
   INSERT INTO payment_outbox_proposals
-    (proposal_id, outbox_id, decision, reason, rail_reference, proposed_by, proposed_at, proposed_xid)
+    (proposal_id, outbox_id, decision, reason, rail_reference, proposed_by, proposed_at, proposed_xid,
+      approvals)
   VALUES (v_proposal_id, p_outbox_id, p_decision, p_reason, p_rail_reference, p_actor, clock_timestamp(),
-    pg_current_xact_id());
+    pg_current_xact_id(), p_approvals);
   PERFORM append_outbox_events(CASE p_decision WHEN 'REDRIVE' THEN 'REDRIVE_PROPOSED' ELSE 'DECISION_PROPOSED' END,
     p_actor, ARRAY[p_outbox_id], ARRAY[jsonb_strip_nulls(jsonb_build_object('proposal_id', v_proposal_id,
       'decision', p_decision, 'reason', p_reason, 'rail_reference', p_rail_reference))]);
   RETURN v_proposal_id;
 END
 $$;
-COMMENT ON FUNCTION propose_outbox_decision(uuid, text, text, text, text) IS
+COMMENT ON FUNCTION propose_outbox_decision(uuid, text, text, text, text, integer) IS
   'Internal: writes a proposal and its event.';
 
 CREATE OR REPLACE FUNCTION apply_outbox_decision(
@@ -320,14 +337,13 @@ DECLARE
   v_due timestamptz;
   v_attempt_id uuid;
   v_contradiction jsonb;
-  v_was_limited boolean;
 BEGIN
   IF p_decision = 'RETRY' THEN
-    v_was_limited := count_released_outbox_item(p_outbox_id);
+    PERFORM count_released_outbox_item(p_outbox_id);
     UPDATE payment_outbox_pending p
     SET hold_reason = NULL, held_by = NULL, held_at = NULL, outcome_unknown = false, expiry_streak = 0,
-      -- A payment that a limit held was never attempted. It keeps the time that the application gave it.
-      next_attempt_at = CASE WHEN v_was_limited THEN p.next_attempt_at ELSE LEAST(p.next_attempt_at, v_now) END
+      -- Ends a backoff. An item without an attempt keeps the time that the application gave it.
+      next_attempt_at = CASE p.attempt_count WHEN 0 THEN p.next_attempt_at ELSE LEAST(p.next_attempt_at, v_now) END
     WHERE p.outbox_id = p_outbox_id
     RETURNING p.next_attempt_at INTO v_due;
     PERFORM wake_outbox_workers();
@@ -363,6 +379,7 @@ DECLARE
   v_now timestamptz := clock_timestamp();
   v_attempt_id uuid;
   v_ordered boolean;
+  v_is_message boolean;
 BEGIN
   WITH ended AS MATERIALIZED (
     DELETE FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id RETURNING p.*
@@ -381,9 +398,11 @@ BEGIN
     ) last ON true
     RETURNING attempt_id
   )
-  SELECT r.attempt_id, e.ordered INTO v_attempt_id, v_ordered FROM recorded r CROSS JOIN ended e;
-  INSERT INTO outbox_attempt_tallies (recorded_at, dispatched, failed, cancelled)
-  VALUES (v_now, (p_state = 'DISPATCHED')::integer, (p_state = 'FAILED')::integer, (p_action = 'cancelled')::integer);
+  SELECT r.attempt_id, e.ordered, e.is_message INTO v_attempt_id, v_ordered, v_is_message
+  FROM recorded r CROSS JOIN ended e;
+  INSERT INTO outbox_attempt_tallies (recorded_at, is_message, dispatched, failed, cancelled)
+  VALUES (v_now, v_is_message, (p_state = 'DISPATCHED')::integer, (p_state = 'FAILED')::integer,
+    (p_action = 'cancelled')::integer);
   IF v_ordered THEN
     PERFORM settle_ordered_heads(ARRAY[v_attempt_id]);
   END IF;

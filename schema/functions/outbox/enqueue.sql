@@ -143,16 +143,18 @@ BEGIN
   IF p_is_message IS NULL THEN
     PERFORM refuse_argument('p_is_message', 'true or false');
   END IF;
-  IF p_is_message AND num_nonnulls(VARIADIC p_outcome_topic) > 0 THEN
-    PERFORM refuse_argument('p_outcome_topic', 'null for a message: only payments have outcomes');
-  END IF;
-  IF p_is_message AND num_nonnulls(VARIADIC p_replaces) > 0 THEN
+  IF num_nonnulls(VARIADIC p_replaces) > 0 AND p_is_message THEN
     PERFORM refuse_argument('p_replaces', 'null for a message: only a payment replaces a payment');
   END IF;
-  SELECT g.ordinal INTO v_bad FROM unnest(p_outcome_topic) WITH ORDINALITY AS g(topic, ordinal)
-  WHERE g.topic IS NOT NULL AND NOT is_id(g.topic) ORDER BY g.ordinal LIMIT 1;
-  IF v_bad.ordinal IS NOT NULL THEN
-    PERFORM refuse_argument(format('p_outcome_topic of item %s', v_bad.ordinal), v_id_expected);
+  IF num_nonnulls(VARIADIC p_outcome_topic) > 0 THEN
+    IF p_is_message THEN
+      PERFORM refuse_argument('p_outcome_topic', 'null for a message: only payments have outcomes');
+    END IF;
+    SELECT g.ordinal INTO v_bad FROM unnest(p_outcome_topic) WITH ORDINALITY AS g(topic, ordinal)
+    WHERE g.topic IS NOT NULL AND NOT is_id(g.topic) ORDER BY g.ordinal LIMIT 1;
+    IF FOUND THEN
+      PERFORM refuse_argument(format('p_outcome_topic of item %s', v_bad.ordinal), v_id_expected);
+    END IF;
   END IF;
   -- 2. Check the whole batch at once, because starting a regular expression costs more than a longer text. The joined
   -- text shows every illegal character, and no number spans two objects.
@@ -458,7 +460,7 @@ BEGIN
       -- that locked a participant's row before this one.
       SELECT clock_timestamp(), ARRAY(SELECT uuid_v7() FROM generate_series(1, v_count)), s.full_trail,
         EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind IN ('participant', 'stream')),
-        EXISTS (SELECT 1 FROM outbox_limits)
+        NOT p_is_message AND EXISTS (SELECT 1 FROM outbox_limits)
       INTO v_now, v_outbox_ids, v_is_full_trail, v_has_pauses, v_has_limits
       FROM symphony_settings s;
       IF true = ANY (p_ordered) THEN
@@ -540,7 +542,7 @@ BEGIN
         'trace_context', p.trace_context))))
     FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_outbox_ids);
   END IF;
-  IF v_has_limits AND NOT p_is_message THEN
+  IF v_has_limits THEN
     PERFORM apply_outbox_limits(v_outbox_ids);
   END IF;
   IF COALESCE(true = ALL (v_is_new), true) THEN

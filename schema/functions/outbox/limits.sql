@@ -21,7 +21,7 @@ BEGIN
   IF p_kind IS NULL OR p_kind NOT IN ('approval', 'amount', 'count') THEN
     PERFORM refuse_argument('p_kind', 'approval, amount or count');
   END IF;
-  -- NaN is above every number. The scale is checked last, because it may be 16383.
+  -- The upper bound also refuses NaN, which PostgreSQL compares as greater than every number.
   IF p_limit IS NULL OR p_limit < 0 OR p_limit >= 1e18 OR scale(p_limit) > 4
     OR (p_kind = 'count' AND p_limit <> trunc(p_limit))
   THEN
@@ -121,7 +121,7 @@ BEGIN
       'limit_name', v_proposal.limit_name, 'set_by', v_actor, 'set_at', clock_timestamp()))
     RETURNING * INTO v_new;
   END IF;
-  -- Another subject starts to count anew. With another window, a bucket counts as long as the new window says.
+  -- A limit with another subject starts at zero. After a change of the window, each bucket counts for the new window.
   IF (v_old.kind, v_old.rail_type, v_old.participant_id, v_old.currency)
     IS DISTINCT FROM (v_new.kind, v_new.rail_type, v_new.participant_id, v_new.currency)
   THEN
@@ -211,8 +211,8 @@ COMMENT ON FUNCTION outbox_limits_of(text[], text[]) IS
   'Internal: returns the limits that can apply to payments of these participants on these rails.';
 
 -- Checks the new payments of a call in their order. The caller holds the row locks of their participants, so that two
--- calls for one participant see each other's usage. Of a limit without a participant, a call does not see the payments
--- that other calls are enqueuing at that moment.
+-- calls for one participant see each other's usage. For a limit without a participant, a call does not see payments
+-- that concurrent calls enqueue.
 CREATE OR REPLACE FUNCTION apply_outbox_limits(p_outbox_ids uuid[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -267,7 +267,7 @@ BEGIN
           FILTER (WHERE r.kind = 'count' OR (r.kind = 'amount' AND r.currency = m.currency)) AS window_nos,
         min(r.limit_name) FILTER (WHERE r.is_unreadable) AS unreadable_by,
         (array_agg(r.limit_name ORDER BY r.approvals DESC, r.limit_name) FILTER (WHERE r.is_above))[1] AS approval_by,
-        -- An unreadable amount may be above the limit, so its release needs as many people.
+        -- An unreadable amount may be above the limit, so its release needs as many people as an amount above it.
         max(r.approvals) FILTER (WHERE r.is_unreadable OR r.is_above) AS approvals
       FROM (
         SELECT l.*, l.kind = 'approval' AND l.currency = m.currency AND m.amount > l.limit_value AS is_above,
@@ -324,8 +324,8 @@ $$;
 COMMENT ON FUNCTION apply_outbox_limits(uuid[]) IS
   'Internal: holds the new payments of a call that a limit does not allow, and counts the others.';
 
--- Adds to the bucket of this moment. A row that another transaction has locked is left to it. Under a stricter
--- isolation level every call adds a row, because an update could raise 40001.
+-- Adds the usage to the current bucket. If another transaction has locked its row, adds a second row instead. Under a
+-- stricter isolation level every call adds a row, because an update could raise 40001.
 CREATE OR REPLACE FUNCTION count_outbox_limit(
   p_limit outbox_limits, p_used numeric, p_exceeded boolean, p_now timestamptz
 ) RETURNS void
@@ -372,14 +372,14 @@ COMMENT ON FUNCTION outbox_limit_hold(uuid) IS
   'Internal: returns the detail of an item''s latest hold if a limit placed it, else null.';
 
 -- A released payment was not counted at enqueue. It counts now and is not checked again, because a person has decided.
-CREATE OR REPLACE FUNCTION count_released_outbox_item(p_outbox_id uuid) RETURNS boolean
+CREATE OR REPLACE FUNCTION count_released_outbox_item(p_outbox_id uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: lookup
 #variable_conflict use_column
 BEGIN
   IF outbox_limit_hold(p_outbox_id) IS NULL THEN
-    RETURN false;
+    RETURN;
   END IF;
   PERFORM count_outbox_limit(l, CASE l.kind WHEN 'count' THEN 1 ELSE payload_amount(p.payload) END, false,
     clock_timestamp())
@@ -387,11 +387,10 @@ BEGIN
   CROSS JOIN LATERAL outbox_limits_of(ARRAY[p.participant_id], ARRAY[p.rail_type]) l
   WHERE p.outbox_id = p_outbox_id AND (l.kind = 'count' OR (l.kind = 'amount'
     AND l.currency = p.payload ->> 'currency' AND payload_amount(p.payload) IS NOT NULL));
-  RETURN true;
 END
 $$;
 COMMENT ON FUNCTION count_released_outbox_item(uuid) IS
-  'Internal: counts an item whose release ends a hold that a limit placed; returns false for any other hold.';
+  'Internal: counts an item whose release ends a hold that a limit placed.';
 
 CREATE OR REPLACE FUNCTION prune_outbox_limit_usage() RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

@@ -251,7 +251,8 @@ BEGIN
       array_agg(outbox_hold_detail(h.hold_reason, h.held_at) || jsonb_build_object('paid_as', p_outbox_id))
     INTO v_held, v_details FROM held h;
     PERFORM append_outbox_events('HOLD_PLACED', p_found_by, v_held, v_details);
-    -- The caller has locked the first payment. The lock of each further one keeps its redrives and its replacement.
+    -- The caller has locked the first payment. The lock on each further payment prevents a concurrent redrive or
+    -- replacement of it.
     v_payment := outbox_replacement(v_payment);
     PERFORM lock_outbox_payment(v_payment);
   END LOOP;

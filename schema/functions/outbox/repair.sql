@@ -18,16 +18,17 @@ BEGIN
     SELECT p.*, uuid_v7() AS attempt_id, COALESCE(last.attempt_no, 0) + 1 AS attempt_no,
       p.outcome_unknown OR p.dispatch_mark IS DISTINCT FROM 'awaited' AS unknown,
       CASE
-        WHEN COALESCE(last.attempt_no, 0) >= outbox_attempt_ceiling() THEN 'RETRY_CEILING'
+        WHEN COALESCE(last.attempt_no, 0) >= outbox_attempt_ceiling() THEN p.ceiling_hold
         -- The next claimer completes the item with the late success and calls no rail. A hold would prevent that claim.
         -- One such claim is allowed beyond the ceiling (complete.sql).
         WHEN p.late_outcome ->> 'state' = 'DISPATCHED' THEN NULL
-        WHEN COALESCE(last.attempt_no, 0) + 1 >= outbox_attempt_ceiling() THEN 'RETRY_CEILING'
+        WHEN COALESCE(last.attempt_no, 0) + 1 >= outbox_attempt_ceiling() THEN p.ceiling_hold
         WHEN p.dispatch_mark = 'begun' THEN 'OUTCOME_UNKNOWN'
       END AS new_hold_reason
     FROM unnest(p_outbox_ids) AS g(outbox_id)
-    CROSS JOIN LATERAL (SELECT q.*, q.ctid AS place FROM payment_outbox_pending q
-      WHERE q.outbox_id = g.outbox_id OFFSET 0) p
+    CROSS JOIN LATERAL (SELECT q.*, q.ctid AS place, CASE WHEN q.is_message AND q.outcome_topic IS NOT NULL
+      THEN 'OUTCOME_NOT_DELIVERED' ELSE 'RETRY_CEILING' END AS ceiling_hold
+      FROM payment_outbox_pending q WHERE q.outbox_id = g.outbox_id OFFSET 0) p
     LEFT JOIN LATERAL (
       SELECT a.attempt_no FROM payment_outbox_attempts a
       WHERE a.outbox_id = p.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
@@ -55,8 +56,8 @@ BEGIN
     FROM judged j
     WHERE p.ctid = j.place
   ), tallied AS (
-    INSERT INTO outbox_attempt_tallies (recorded_at, zombie_requeue, outcome_unknown)
-    SELECT v_now, count(*), count(*) FILTER (WHERE j.unknown) FROM judged j HAVING count(*) > 0
+    INSERT INTO outbox_attempt_tallies (recorded_at, is_message, zombie_requeue, outcome_unknown)
+    SELECT v_now, j.is_message, count(*), count(*) FILTER (WHERE j.unknown) FROM judged j GROUP BY j.is_message
   )
   SELECT COALESCE(array_agg(j.outbox_id), '{}'), COALESCE(array_agg(j.attempt_no), '{}'),
     COALESCE(array_agg(j.attempt_id), '{}'),
@@ -114,6 +115,7 @@ BEGIN
   PERFORM verify_blocked_outbox_items(1000);
   PERFORM roll_up_outbox_tallies();
   PERFORM prune_outbox_limit_usage();
+  PERFORM prune_reconciliation_uploads();
   -- A row that cannot be repaired must not block the others, so this call skips it. It skips at most 1,000 such rows,
   -- and the next call tries them again.
   LOOP

@@ -30,7 +30,7 @@ BEGIN
     PERFORM check_time('p_occurred_at', p_occurred_at);
   END IF;
 
-  -- 2. Lock the payment, then the item. Only a DISPATCHED payment can come back.
+  -- 2. Lock the payment, then the item. Only a DISPATCHED payment can be returned.
   PERFORM lock_outbox_payment(p_outbox_id);
   PERFORM lock_outbox_item(p_outbox_id);
   SELECT * INTO v_payment FROM require_returnable_outbox_item(p_outbox_id);
@@ -101,8 +101,7 @@ BEGIN
   IF NOT FOUND THEN
     PERFORM refuse_argument('p_outbox_id', 'the id of a payment');
   END IF;
-  SELECT a.attempt_id, a.state::text, payload_amount(a.payload),
-    CASE WHEN (a.payload ->> 'currency') COLLATE "C" ~ '^[A-Z]{3}$' THEN a.payload ->> 'currency' END
+  SELECT a.attempt_id, a.state::text, payload_amount(a.payload), payload_currency(a.payload)
   INTO attempt_id, v_state, amount, currency
   FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id AND a.state IN ('DISPATCHED', 'FAILED');
   IF v_state IS NULL THEN

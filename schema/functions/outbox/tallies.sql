@@ -17,11 +17,11 @@ BEGIN
     RETURNING t.*
   ), merged AS (
     INSERT INTO outbox_attempt_totals AS o
-      (minute, dispatched, retryable, failed, zombie_requeue, outcome_unknown, returned, cancelled)
-    SELECT date_trunc('minute', t.recorded_at, 'UTC'), sum(t.dispatched), sum(t.retryable), sum(t.failed),
+      (minute, is_message, dispatched, retryable, failed, zombie_requeue, outcome_unknown, returned, cancelled)
+    SELECT date_trunc('minute', t.recorded_at, 'UTC'), t.is_message, sum(t.dispatched), sum(t.retryable), sum(t.failed),
       sum(t.zombie_requeue), sum(t.outcome_unknown), sum(t.returned), sum(t.cancelled)
-    FROM taken t GROUP BY 1 ORDER BY 1
-    ON CONFLICT (minute) DO UPDATE
+    FROM taken t GROUP BY 1, 2 ORDER BY 1, 2
+    ON CONFLICT (minute, is_message) DO UPDATE
     SET dispatched = o.dispatched + EXCLUDED.dispatched, retryable = o.retryable + EXCLUDED.retryable,
       failed = o.failed + EXCLUDED.failed, zombie_requeue = o.zombie_requeue + EXCLUDED.zombie_requeue,
       outcome_unknown = o.outcome_unknown + EXCLUDED.outcome_unknown, returned = o.returned + EXCLUDED.returned,
@@ -34,11 +34,11 @@ BEGIN
     RETURNING o.*
   )
   INSERT INTO outbox_attempt_totals AS o
-    (minute, dispatched, retryable, failed, zombie_requeue, outcome_unknown, returned, cancelled)
-  SELECT '-infinity', sum(d.dispatched), sum(d.retryable), sum(d.failed), sum(d.zombie_requeue),
+    (minute, is_message, dispatched, retryable, failed, zombie_requeue, outcome_unknown, returned, cancelled)
+  SELECT '-infinity', d.is_message, sum(d.dispatched), sum(d.retryable), sum(d.failed), sum(d.zombie_requeue),
     sum(d.outcome_unknown), sum(d.returned), sum(d.cancelled)
-  FROM old d HAVING count(*) > 0
-  ON CONFLICT (minute) DO UPDATE
+  FROM old d GROUP BY d.is_message
+  ON CONFLICT (minute, is_message) DO UPDATE
   SET dispatched = o.dispatched + EXCLUDED.dispatched, retryable = o.retryable + EXCLUDED.retryable,
     failed = o.failed + EXCLUDED.failed, zombie_requeue = o.zombie_requeue + EXCLUDED.zombie_requeue,
     outcome_unknown = o.outcome_unknown + EXCLUDED.outcome_unknown, returned = o.returned + EXCLUDED.returned,

@@ -1,0 +1,109 @@
+import { InvalidArgumentError, SymphonyError } from '../core/index.js'
+import type { Queryable } from '../db/index.js'
+import { mergeFieldRules, type DecryptPayload } from '../rails/index.js'
+import {
+  annotateReconciliationPayments,
+  reconciliationWindow,
+  unreadableReconciliationPayments,
+  type FinishedUpload,
+  type PaymentAnnotation,
+} from './db.js'
+import type { ReconcileTools } from './options.js'
+import { readPaymentsById, readPaymentsOf, type DispatchedPayment } from './reads/findings.js'
+import { normalizeAccount } from './statements/values.js'
+
+/** Adds facts about payments that only this process can read: decrypted amounts, and the accounts that pay. */
+
+const PAGE = 500
+
+/** Decrypts the amounts of payments that the statement names and SQL cannot read. */
+export async function annotateAmounts(
+  role: Queryable,
+  { uploadId, railType }: FinishedUpload,
+  tools: ReconcileTools,
+  signal: AbortSignal,
+): Promise<void> {
+  const decrypt = decrypterOf(role, tools)
+  let after: string | null = null
+  for (;;) {
+    signal.throwIfAborted()
+    const outboxIds: string[] = await unreadableReconciliationPayments(role, uploadId, railType, after, PAGE)
+    if (outboxIds.length === 0) return
+    const payments = await readPaymentsById(role, outboxIds)
+    const annotations = await Promise.all(payments.map((payment) => annotationOf(payment, decrypt, railType)))
+    await annotateReconciliationPayments(role, uploadId, annotations.flat())
+    after = outboxIds.at(-1) ?? null
+  }
+}
+
+/**
+ * Returns the amount, or null for one that no key can read any more. Returns no annotation for an unreadable amount that
+ * is no such case: then SQL refuses the run.
+ */
+async function annotationOf(
+  payment: DispatchedPayment,
+  decrypt: DecryptPayload,
+  railType: string,
+): Promise<readonly PaymentAnnotation[]> {
+  const { outboxId } = payment
+  const opened = await decrypt(payment)
+  if (!opened.ok && opened.reason === 'FIELD_KEY_MISSING') throw amountsEncrypted(railType)
+  if (!opened.ok) {
+    const isErased = opened.reason === 'FIELD_KEY_DESTROYED'
+    return isErased ? [{ outboxId, amount: null, currency: null, covered: true }] : []
+  }
+  const { amount, currency } = opened.payload
+  const isReadable = typeof amount === 'string' && AMOUNT.test(amount) && typeof currency === 'string'
+  return isReadable ? [{ outboxId, amount, currency, covered: true }] : []
+}
+
+const AMOUNT = /^\d{1,18}(?:\.\d{1,6})?$/
+
+function amountsEncrypted(railType: string): SymphonyError {
+  return new SymphonyError(
+    'VAULT_KEYS_MISSING',
+    `The amounts of rail ${railType} are encrypted, and this process lacks their master keys. Nothing was recorded.`,
+    {
+      remedy: 'Give vault, or the file of --vault-keys, every master key that is in use (symphony vault status).',
+    },
+  )
+}
+
+/** Excludes payments of other accounts from "recorded, not paid", if the rail can tell which account pays. */
+export async function annotateCoverage(
+  role: Queryable,
+  staged: FinishedUpload,
+  tools: ReconcileTools,
+  signal: AbortSignal,
+): Promise<void> {
+  const { uploadId, railType, accounts } = staged
+  const accountOf = tools.rail?.accountOf
+  if (accountOf === undefined || accounts.length === 0) return
+  const covered = new Set(accounts.map(normalizeAccount))
+  const decrypt = decrypterOf(role, tools)
+  const window = await reconciliationWindow(role, staged)
+  let after: string | null = null
+  for (;;) {
+    signal.throwIfAborted()
+    const payments: DispatchedPayment[] = await readPaymentsOf(role, railType, window, after, PAGE)
+    if (payments.length === 0) return
+    const found = await Promise.all(
+      payments.map(async (payment) => {
+        const opened = await decrypt(payment)
+        const account = accountOf(opened.ok ? opened.payload : payment.payload)
+        if (typeof account === 'string') return covered.has(normalizeAccount(account)) ? [] : [payment.outboxId]
+        throw new InvalidArgumentError(`rail "${railType}", accountOf`, 'expected a function that returns an account')
+      }),
+    )
+    const others = found.flat().map((outboxId) => ({ outboxId, amount: null, currency: null, covered: false }))
+    if (others.length > 0) await annotateReconciliationPayments(role, uploadId, others)
+    after = payments.at(-1)?.attemptId ?? null
+  }
+}
+
+/** Returns a function that decrypts the fields of the rail, and amount and currency in any case. */
+function decrypterOf(role: Queryable, { rail, vault }: ReconcileTools): DecryptPayload {
+  return vault.decrypter(role, { fields: mergeFieldRules(rail?.fields ?? [], MONEY_FIELDS), subject: undefined })
+}
+
+const MONEY_FIELDS = Object.freeze({ '/amount': 'encrypted', '/currency': 'encrypted' })

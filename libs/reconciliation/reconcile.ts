@@ -1,0 +1,114 @@
+import { createHash, type Hash } from 'node:crypto'
+import { InvalidArgumentError } from '../core/index.js'
+import type { Queryable } from '../db/index.js'
+import { annotateAmounts, annotateCoverage } from './annotate.js'
+import { finishReconciliation, type FinishedReconciliation } from './db.js'
+import { planReconciliation, type ReconcileOptions, type ReconcileTools, type ReconciliationPlan } from './options.js'
+import { partsOfDetail, readFindingsBySeverity } from './reads/findings.js'
+import { readStatement } from './statements/readStatement.js'
+import type { StatementSummary } from './statements/types.js'
+import type { Finding, Reconciliation } from './types.js'
+import { Upload } from './Upload.js'
+
+/**
+ * Compares a statement with the ledger of a rail: reads and stages its entries, adds what only this process can read,
+ * and lets the database compare. The same file again returns the earlier run. A failed run records nothing. `role` is
+ * symphony_control, or a person in it.
+ */
+export async function reconcile(
+  role: Queryable,
+  options: ReconcileOptions,
+  tools: ReconcileTools,
+): Promise<Reconciliation> {
+  const plan = planReconciliation(options, tools)
+  const upload = new Upload(role)
+  try {
+    const { summary, fileSha256 } = await stageStatement(upload, plan)
+    const uploadId = await upload.end()
+    const { railType, format, settlementDays, keepUnknown, dryRun, signal } = plan
+    const { statementIds, accounts } = summary
+    const { entries } = upload
+    const facts = { railType, format, statementIds, accounts, ...periodOf(plan, summary), settlementDays }
+    const staged = { ...facts, uploadId, entries, fileSha256, keepUnknown, dryRun }
+    await annotateAmounts(role, staged, tools, signal)
+    await annotateCoverage(role, staged, tools, signal)
+    signal.throwIfAborted()
+    const { findings, ...outcome } = await finishReconciliation(role, staged)
+    const { from, to, ...shown } = facts
+    return {
+      ...outcome,
+      ...shown,
+      dryRun,
+      fileSha256: fileSha256.toString('hex'),
+      periodFrom: from.toISOString(),
+      periodTo: to.toISOString(),
+      entries,
+      findings:
+        findings === null && outcome.runId !== null
+          ? (await readFindingsBySeverity(role, { runId: outcome.runId, limit: FINDINGS_MAX })).items
+          : (findings ?? []).map((finding) => dryFinding(finding, railType)),
+    }
+  } catch (error) {
+    await upload.discard()
+    throw error
+  }
+}
+
+/** Maximum number of findings in a result. A dry run returns as many. */
+const FINDINGS_MAX = 100
+
+interface StagedStatement {
+  readonly summary: StatementSummary
+  readonly fileSha256: Buffer
+}
+
+async function stageStatement(
+  upload: Upload,
+  { statement, salt, reading, signal }: ReconciliationPlan,
+): Promise<StagedStatement> {
+  const hash = createHash('sha256').update(salt)
+  const batches = readStatement(hashed(statement, hash, signal), reading)
+  for (;;) {
+    const step = await batches.next()
+    if (step.done === true) return { summary: step.value, fileSha256: hash.digest() }
+    // An error goes through the reader, which closes the source.
+    await upload.add(step.value).catch((error: unknown) => batches.throw(error))
+  }
+}
+
+/** Hashes the bytes on their way to the reader, which reads them to the end. */
+async function* hashed(
+  statement: AsyncIterable<Uint8Array>,
+  hash: Hash,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array> {
+  for await (const chunk of statement) {
+    signal.throwIfAborted()
+    if (!(chunk instanceof Uint8Array)) {
+      throw new InvalidArgumentError('statement', `expected a stream of bytes, got a stream of ${typeof chunk}`)
+    }
+    hash.update(chunk)
+    yield chunk
+  }
+}
+
+function periodOf(plan: ReconciliationPlan, summary: StatementSummary): { readonly from: Date; readonly to: Date } {
+  const from = plan.from ?? summary.from
+  const to = plan.to ?? summary.to
+  if (from === null || to === null) {
+    throw new InvalidArgumentError(
+      from === null ? 'from' : 'to',
+      'expected a time, because the statement has no period and no entry with a date',
+    )
+  }
+  if (from >= to) throw new InvalidArgumentError('to', 'expected a time after the start of the statement')
+  return { from, to }
+}
+
+function dryFinding(
+  { kind, severity, outboxId, ...detail }: NonNullable<FinishedReconciliation['findings']>[number],
+  railType: string,
+): Finding {
+  const nothing = { findingId: null, runId: null, createdAt: null, closed: null }
+  return { ...nothing, railType, kind, severity, outboxId, ...partsOfDetail(detail) }
+}
