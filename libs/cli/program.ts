@@ -28,6 +28,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   contradictions: async () => (await import('./commands/contradictions.js')).registerContradictions,
   return: async () => (await import('./commands/return.js')).registerReturn,
   limits: async () => (await import('./commands/limits.js')).registerLimits,
+  reconcile: async () => (await import('./commands/reconcile.js')).registerReconcile,
+  findings: async () => (await import('./commands/findings.js')).registerFindings,
   pause: async () => (await import('./commands/pause.js')).registerPause,
   resume: async () => (await import('./commands/pause.js')).registerResume,
   freeze: async () => (await import('./commands/freeze.js')).registerFreeze,

@@ -1,4 +1,5 @@
 import type { EnqueueChecks, InstructionEncryptor, OutboxStatus, readItemViews } from '../outbox/index.js'
+import type { ReconcileOptions, Reconciliation } from '../reconciliation/index.js'
 import type { Identity } from './access/Identity.js'
 import type { AlertRule } from '../observability/index.js'
 import type { Alert, DatabaseView } from './shapes/overview.js'
@@ -43,6 +44,11 @@ export interface Api {
   readonly readDatabases: () => Promise<readonly DatabaseView[]>
   /** Reads the status. Resolves even if the database does not answer. */
   readonly readStatusSnapshot: () => Promise<StatusSnapshot>
+  /** Compares a bank statement with the ledger, with the rails and keys of this process. */
+  readonly reconcile: (
+    identity: Pick<Identity, 'owner' | 'apiKey'>,
+    options: ReconcileOptions,
+  ) => Promise<Reconciliation>
   /** Alert rules that `readStatusSnapshot` evaluates, with their thresholds. @default ALERT_RULES */
   readonly alertRules?: readonly AlertRule[]
   /** Rails that check payments before COMMIT. @default no check */

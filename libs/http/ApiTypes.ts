@@ -57,6 +57,15 @@ import type {
   Timeline,
 } from './shapes/outbox.js'
 import type {
+  BankEntry,
+  Finding,
+  FindingClosed,
+  FindingPage,
+  Reconciled,
+  Run,
+  RunPage,
+} from './shapes/reconciliation.js'
+import type {
   Job,
   JobBody,
   JobDefined,
@@ -79,6 +88,7 @@ export interface ApiTypes {
   readonly Approved: Approved
   readonly Cancelled: Cancelled
   readonly Attempt: Attempt
+  readonly BankEntry: BankEntry
   readonly Changed: Changed
   readonly Contradiction: Contradiction
   readonly ContradictionPage: ContradictionPage
@@ -89,6 +99,9 @@ export interface ApiTypes {
   readonly Dispatch: Dispatch
   readonly DlqPage: DlqPage
   readonly ErrorCount: ErrorCount
+  readonly Finding: Finding
+  readonly FindingClosed: FindingClosed
+  readonly FindingPage: FindingPage
   readonly Hold: Hold
   readonly HoldPage: HoldPage
   readonly HoldPlaced: HoldPlaced
@@ -132,11 +145,14 @@ export interface ApiTypes {
   readonly Rail: Rail
   readonly Rails: Rails
   readonly ReasonBody: ReasonBody
+  readonly Reconciled: Reconciled
   readonly ResolveBody: ResolveBody
   readonly ReturnBody: ReturnBody
   readonly ReturnRecorded: ReturnRecorded
   readonly Reviewed: Reviewed
   readonly Revived: Revived
+  readonly Run: Run
+  readonly RunPage: RunPage
   readonly Scope: Scope
   readonly Status: Status
   readonly StatusEvent: StatusEvent

@@ -19,6 +19,7 @@ export const PROBLEMS = Object.freeze({
   ITEM_NOT_FOUND: { status: 404, title: 'No such outbox item' },
   PROPOSAL_NOT_FOUND: { status: 404, title: 'No such proposal' },
   CONTRADICTION_NOT_FOUND: { status: 404, title: 'No such contradiction' },
+  RUN_NOT_FOUND: { status: 404, title: 'No such reconciliation' },
   JOB_NOT_FOUND: { status: 404, title: 'No such job' },
   MESSAGE_NOT_FOUND: { status: 404, title: 'No such message in the inbox' },
   WEBHOOK_SOURCE_UNKNOWN: { status: 404, title: 'No such source of webhooks' },
@@ -34,17 +35,18 @@ export const PROBLEMS = Object.freeze({
   SUBJECT_ERASED: { status: 409, title: 'The encryption key of the subject was destroyed' },
   MESSAGE_NOT_DEAD: { status: 409, title: 'Only a dead message can be revived' },
   BODY_TOO_LARGE: { status: 413, title: 'The body is too large' },
-  UNSUPPORTED_MEDIA_TYPE: { status: 415, title: 'The body must be application/json' },
+  UNSUPPORTED_MEDIA_TYPE: { status: 415, title: 'The route does not take a body of this media type' },
   INVALID_INSTRUCTION: { status: 422, title: 'The instruction is not valid' },
   INVALID_PAYLOAD: { status: 422, title: 'The rail would refuse this payload' },
   CARD_NUMBER_REFUSED: { status: 422, title: 'A field contains a card number, which is forbidden there' },
   INVALID_MESSAGE: { status: 422, title: 'The message is not valid' },
+  STATEMENT_INVALID: { status: 422, title: 'The statement cannot be read' },
   INVALID_ARGUMENT: { status: 422, title: 'An argument is not valid' },
   UNKNOWN_NAME: { status: 422, title: 'The database knows no rail or participant of that name' },
   RATE_LIMITED: { status: 429, title: 'Too many requests' },
   INTERNAL: { status: 500, title: 'Internal error' },
   DATABASE_UNAVAILABLE: { status: 503, title: 'The database cannot be reached' },
-  ENCRYPTION_UNAVAILABLE: { status: 503, title: 'This server has no key to encrypt a field with' },
+  ENCRYPTION_UNAVAILABLE: { status: 503, title: 'This server has no key to encrypt or decrypt a field with' },
   OPERATE_UNAVAILABLE: { status: 503, title: 'This server may not act for the caller' },
   STREAMS_EXHAUSTED: { status: 503, title: 'Too many open streams' },
   IDENTITY_PROVIDER_UNAVAILABLE: { status: 503, title: 'The keys of the identity provider cannot be read' },
@@ -149,6 +151,8 @@ const PROTECTED: Readonly<Record<string, ProblemCode>> = {
   INVALID_PAYLOAD: 'INVALID_PAYLOAD',
   SUBJECT_ERASED: 'SUBJECT_ERASED',
   FIELD_KEY_MISSING: 'ENCRYPTION_UNAVAILABLE',
+  VAULT_KEYS_MISSING: 'ENCRYPTION_UNAVAILABLE',
+  AMOUNT_UNREADABLE: 'ENCRYPTION_UNAVAILABLE',
 }
 
 function classifyDatabaseError(error: SymphonyError, invalid: ProblemCode): ClassifiedError {
@@ -156,6 +160,10 @@ function classifyDatabaseError(error: SymphonyError, invalid: ProblemCode): Clas
   if (refused !== undefined) return { code: refused, detail: error.message, argument: textIn(error, 'argument') }
   if (error.code === 'IDEMPOTENCY_CONFLICT') return describeConflict(error)
   if (error.code === 'KEY_REUSED') return describeReusedKey(error)
+  // The messages name positions in a statement and never its values.
+  if (error.code === 'STATEMENT_INVALID') {
+    return { code: 'STATEMENT_INVALID', detail: `${error.message}. ${error.remedy}` }
+  }
   if (error.code === 'UNKNOWN_NAME')
     return { code: 'UNKNOWN_NAME', detail: `${error.message} ${error.remedy}`, argument: 'name' }
   // The database checks the same limits again. Its message names the argument and never the value.
@@ -180,7 +188,7 @@ function classifyDatabaseError(error: SymphonyError, invalid: ProblemCode): Clas
 
 function describeConflict(error: SymphonyError): ClassifiedError {
   const argument = itemNamedIn(error)
-  // Only an enqueue names an item. A return conflicts by its reference.
+  // Without an item in the error it is the conflict of a return: its reference has another amount, currency or code.
   if (argument === undefined) {
     return { code: 'IDEMPOTENCY_CONFLICT', detail: sentences(error.message, textIn(error, 'hint')) }
   }

@@ -84,9 +84,10 @@ const UNAVAILABLE = {
 
 /**
  * Returns how many requests this request counts as, by the length of its body. A chunked body counts as a body of
- * maximum length.
+ * maximum length. An uploaded file counts once, because a caller may send only one at a time.
  */
 function requestsIn({ headers, routeOptions }: FastifyRequest): number {
+  if (routeOptions.config.route?.upload !== undefined) return 1
   const isChunked = headers['transfer-encoding'] !== undefined
   const bytes = isChunked ? (routeOptions.bodyLimit ?? 0) : Number(headers['content-length'] ?? 0)
   return Math.max(1, Math.ceil(bytes / REQUEST_BYTES))

@@ -131,7 +131,11 @@ function countIn(value: JsonValue | undefined): number | null {
 }
 
 function figuresOf(queue: OutboxStatus): QueueStats {
-  const { oldestPendingAgeSeconds, oldestDueAgeSeconds } = queue
+  const {
+    oldestPendingAgeSeconds,
+    oldestDueAgeSeconds,
+    kinds: { message },
+  } = queue
   return {
     pendingCount: String(queue.pendingCount),
     dueUnleasedCount: String(queue.dueUnleasedCount),
@@ -155,6 +159,11 @@ function figuresOf(queue: OutboxStatus): QueueStats {
     cancelledLastHour: String(queue.cancelledLastHour),
     unreviewedContradictionCount: String(queue.unreviewedContradictionCount),
     outcomeUnknownCount: String(queue.outcomeUnknownCount),
+    messages: {
+      heldCount: String(message.held),
+      deadCount: String(message.failed - message.cancelled),
+      deadLastHour: String(message.deadLastHour),
+    },
   }
 }
 

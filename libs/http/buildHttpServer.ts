@@ -14,6 +14,7 @@ import type { Identity } from './access/Identity.js'
 import { ApiKeyAuthenticator } from './access/ApiKeyAuthenticator.js'
 import { OidcAuthenticator, type OidcOptions } from './access/OidcAuthenticator.js'
 import type { Api } from './Api.js'
+import { enforceBodyDeadline } from './bodyDeadline.js'
 import { DashboardFiles, fileFor, sendFile } from './DashboardFiles.js'
 import { DOCS_FILES } from './docsPage.js'
 import {
@@ -23,6 +24,7 @@ import {
   REQUEST_TIMEOUT_MS,
   resolveHttpLimits,
   SLOW_CLIENTS_CHECK_MS,
+  UPLOAD_TIMEOUT_MS,
   type HttpLimits,
 } from './limits.js'
 import { openApiDocument } from './openApi.js'
@@ -107,7 +109,7 @@ export function buildHttpServer(options: HttpServerParts): HttpServer {
     ...healthRoutes(options),
     ...(api === undefined || statusCache === undefined || connections === undefined
       ? []
-      : apiRoutes({ api, statusCache: statusCache, connections: connections, authenticator, clock })),
+      : apiRoutes({ api, statusCache: statusCache, connections: connections, authenticator, limits, clock })),
     ...(webhooks === undefined ? [] : webhookRoutes(webhooks)),
   ]
   const { requestsPerSecond } = limits
@@ -155,7 +157,8 @@ function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }
     // Fastify's log lines contain whole addresses; the log lines written below contain only the route.
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: JSON_TEXT_BYTES_MAX,
-    requestTimeout: REQUEST_TIMEOUT_MS,
+    // For an uploaded file. The deadline below is that of other bodies.
+    requestTimeout: UPLOAD_TIMEOUT_MS,
     http: {
       headersTimeout: HEADERS_TIMEOUT_MS,
       maxHeaderSize: HEADER_BYTES_MAX,
@@ -167,6 +170,7 @@ function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }
     forceCloseConnections: 'idle',
     frameworkErrors: (error, request, reply) => void sendProblem(error, request, reply),
   })
+  enforceBodyDeadline(app.server, REQUEST_TIMEOUT_MS)
   app.removeAllContentTypeParsers()
   const largeBodies = new LargeBodyQueue()
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
@@ -237,6 +241,18 @@ function allowedMethods(routes: readonly Route[]): (url: string) => readonly str
 }
 
 function register(app: FastifyInstance, route: Route): void {
+  if (route.upload === undefined) registerIn(app, route)
+  else {
+    // The scope of its own has no parser: the handler checks the type and reads the file from the request.
+    void app.register(async (scope) => {
+      scope.removeAllContentTypeParsers()
+      scope.addContentTypeParser('*', (_request, _file, done) => done(null))
+      registerIn(scope, route)
+    })
+  }
+}
+
+function registerIn(app: FastifyInstance, route: Route): void {
   app.route({
     method: route.method,
     url: route.path.replaceAll(/\{(\w+)\}/g, ':$1'),

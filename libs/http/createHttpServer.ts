@@ -5,6 +5,7 @@ import { withActor, type Actor, type Database } from '../db/index.js'
 import { ALERT_RULES, AlertWatch, Metrics, type AlertRule } from '../observability/index.js'
 import { readItems, readRailFields } from '../outbox/index.js'
 import { maskPayloadText, mergeFieldRules } from '../rails/index.js'
+import { reconcile, RECONCILE_TIMEOUT_MS } from '../reconciliation/index.js'
 import {
   databasesOf,
   partsOf,
@@ -108,7 +109,7 @@ function snapshots(
 }
 
 function apiOf(parts: SymphonyParts, fleet: AnyFleet | undefined): Omit<Api, 'readStatusSnapshot'> {
-  const { database, databaseName: name, contracts } = parts
+  const { database, databaseName: name, contracts, vault } = parts
   const control = database.as('symphony_control')
   const ingest = database.as('symphony_ingest')
   return {
@@ -125,6 +126,16 @@ function apiOf(parts: SymphonyParts, fleet: AnyFleet | undefined): Omit<Api, 're
     readDatabases: () => describeDatabases(fleet === undefined ? [{ name, database }] : databasesOf(fleet).members),
     rails: contracts,
     protection: payloadProtection(parts),
+    reconcile: async (identity, options) => {
+      // Connections of its own: the comparison may take longer than other statements.
+      const patient = database.reopen({ statementTimeoutMs: RECONCILE_TIMEOUT_MS })
+      try {
+        const role = withActor(patient.as('symphony_control'), actorOf(identity))
+        return await reconcile(role, options, { rail: contracts.get(options.rail), vault })
+      } finally {
+        await patient.close()
+      }
+    },
   }
 }
 

@@ -74,8 +74,10 @@ function operation(path, method, one) {
   const scope = one.security.length === 0 ? 'open' : one.security[0].bearer[0]
   box.append(element('p', 'Scope: ' + scope, 'note'))
   if (one.parameters.length > 0) box.append(parameters(one.parameters))
-  const body = one.requestBody && one.requestBody.content['application/json']
-  if (body) box.append(json('Request', body.example))
+  for (const [type, body] of Object.entries(one.requestBody ? one.requestBody.content : {})) {
+    if (type === 'application/json') box.append(json('Request', body.example))
+    else box.append(element('h4', 'Request: ' + type), element('pre', body.example || 'a file'))
+  }
   for (const [status, answer] of Object.entries(one.responses)) {
     const content = answer.content['application/json']
     if (content && content.example !== undefined) box.append(json(status + ' ' + answer.description, content.example))

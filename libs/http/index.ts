@@ -87,6 +87,15 @@ export type {
   Timeline,
 } from './shapes/outbox.js'
 export type {
+  BankEntry,
+  Finding,
+  FindingClosed,
+  FindingPage,
+  Reconciled,
+  Run,
+  RunPage,
+} from './shapes/reconciliation.js'
+export type {
   Job,
   JobBody,
   JobDefined,

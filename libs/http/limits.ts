@@ -8,12 +8,15 @@ export interface HttpLimits {
   readonly requestsPerSecond?: number
   /** Maximum number of open streams of all clients. @default 100 */
   readonly streamsMax?: number
+  /** Maximum size in MiB of an uploaded bank statement. @default 256 */
+  readonly statementMibMax?: number
 }
 
 export function resolveHttpLimits(given: HttpLimits = {}): Required<HttpLimits> {
-  const limits = { requestsPerSecond: 500, streamsMax: 100, ...given }
+  const limits = { requestsPerSecond: 500, streamsMax: 100, statementMibMax: 256, ...given }
   boundedInteger('requestsPerSecond', limits.requestsPerSecond, { min: 1, max: 1_000_000 })
   boundedInteger('streamsMax', limits.streamsMax, { min: 0, max: 100_000 })
+  boundedInteger('statementMibMax', limits.statementMibMax, { min: 1, max: 4_096 })
   return limits
 }
 
@@ -22,6 +25,8 @@ export const REQUEST_BYTES = 16_384
 
 /** Time within which a request must arrive. A slower client is disconnected. */
 export const REQUEST_TIMEOUT_MS = 30_000
+/** Time within which an uploaded file must arrive. */
+export const UPLOAD_TIMEOUT_MS = 900_000
 export const HEADERS_TIMEOUT_MS = 10_000
 /**
  * Interval at which the server looks for slow clients. Node's default of 30 s would keep slow clients longer and

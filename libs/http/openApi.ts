@@ -45,7 +45,8 @@ const TAGS: Readonly<Record<string, string>> = {
 }
 
 function operationOf(route: Route): object {
-  const { path, method, tag, summary, body, example } = route
+  const { path, method, tag, summary, example } = route
+  const content = bodyContentOf(route)
   return {
     operationId: operationIdOf(method, path),
     tags: [tag],
@@ -56,9 +57,17 @@ function operationOf(route: Route): object {
       ...parametersIn('query', route.query, example?.query),
       ...parametersIn('header', route.headers, example?.headers),
     ],
-    ...(body === undefined ? {} : { requestBody: { required: true, content: jsonOf(body, example?.body) } }),
+    ...(content === undefined ? {} : { requestBody: { required: true, content } }),
     responses: { ...successesOf(route), ...problemsOf(route) },
   }
+}
+
+function bodyContentOf({ body, upload, example }: Route): object | undefined {
+  if (upload === undefined) return body === undefined ? undefined : jsonOf(body, example?.body)
+  const shown = example?.headers?.['content-type']
+  return Object.fromEntries(
+    upload.map((type) => [type, { schema: { type: 'string' }, ...(type === shown ? { example: example?.body } : {}) }]),
+  )
 }
 
 /** Returns the alternatives of which a caller needs one; none for a route that needs no key. */
@@ -142,7 +151,7 @@ function problemExample(code: ProblemCode): object {
 }
 
 /** Returns every problem code of a route: its own, and the common ones. */
-export function problemCodesOf({ access, participants, body, query, problems }: Route): readonly ProblemCode[] {
+export function problemCodesOf({ access, participants, body, upload, query, problems }: Route): readonly ProblemCode[] {
   const known = access !== 'open' && access !== 'signature'
   return [
     ...new Set<ProblemCode>([
@@ -154,7 +163,8 @@ export function problemCodesOf({ access, participants, body, query, problems }: 
       ...(scopesOf({ access }).some((scope) => scope === 'operate' || scope === 'ingest')
         ? (['OPERATE_UNAVAILABLE'] as const)
         : []),
-      ...(body === undefined ? [] : BODY),
+      ...(body === undefined ? [] : (['MALFORMED_JSON'] as const)),
+      ...(body === undefined && upload === undefined ? [] : BODY),
       ...(query === undefined && known ? (['INVALID_QUERY'] as const) : []),
       ...(access === 'open' ? [] : (['DATABASE_UNAVAILABLE'] as const)),
       'INTERNAL',
@@ -169,7 +179,7 @@ const KNOWN: readonly ProblemCode[] = [
   'RATE_LIMITED',
   'IDENTITY_PROVIDER_UNAVAILABLE',
 ]
-const BODY: readonly ProblemCode[] = ['MALFORMED_JSON', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE']
+const BODY: readonly ProblemCode[] = ['BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE']
 
 const ProblemShape = shape(
   {

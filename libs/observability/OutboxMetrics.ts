@@ -213,6 +213,7 @@ const ERRORS = [
 const HOLD_REASONS = [
   'OUTCOME_UNKNOWN',
   'RETRY_CEILING',
+  'OUTCOME_NOT_DELIVERED',
   'REPEATED_LEASE_EXPIRY',
   'RAIL_REFERENCE_INVALID',
   'decided by the database',

@@ -3,7 +3,8 @@ import type { PoolUsage } from '../db/index.js'
 import type { InboxStats } from '../inbox/index.js'
 import type { LeaseStats } from '../lease/index.js'
 import type { SealingStatus } from '../ledger/index.js'
-import type { DispatchEpoch, OutboxStatus } from '../outbox/index.js'
+import type { AttemptState, DispatchEpoch, KindStatus, OutboxStatus } from '../outbox/index.js'
+import type { ReconciliationStatus } from '../reconciliation/index.js'
 import type { SchedulerStats } from '../scheduler/index.js'
 
 /** Status of every primitive, read together. */
@@ -17,6 +18,7 @@ export interface SystemStatus {
   readonly scheduler: SchedulerStats
   readonly leases: LeaseStats
   readonly sealing: SealingStatus
+  readonly reconciliation: ReconciliationStatus
   /** Connection pools of this process. All other data is the same for every process. */
   readonly pools: readonly PoolUsage[]
 }
@@ -63,15 +65,38 @@ function isOne(samples: Sample | readonly Sample[]): samples is Sample {
   return samples.length > 0 && !Array.isArray(samples[0])
 }
 
+const KINDS = ['payment', 'message'] as const
+
+/** Returns a series for payments and one for messages. */
+function byKind(value: (numbers: KindStatus) => number): Pick<StatusGauge, 'labelNames' | 'read'> {
+  return {
+    labelNames: ['kind'],
+    read: ({ outbox: { kinds } }) => KINDS.map((kind): Sample => [value(kinds[kind]), { kind }]),
+  }
+}
+
+/** Returns the same series for each state, from the field of its name. */
+function byKindAndState(
+  fields: Readonly<Partial<Record<AttemptState, keyof KindStatus>>>,
+): Pick<StatusGauge, 'labelNames' | 'read'> {
+  return {
+    labelNames: ['state', 'kind'],
+    read: ({ outbox: { kinds } }) =>
+      Object.entries(fields).flatMap(([state, field]) =>
+        KINDS.map((kind): Sample => [kinds[kind][field], { state, kind }]),
+      ),
+  }
+}
+
 const STATUS_GAUGES: readonly StatusGauge[] = [
-  { name: 'outbox_pending_depth', help: 'Pending items.', read: ({ outbox }) => [outbox.pendingCount] },
+  { name: 'outbox_pending_depth', help: 'Pending items.', ...byKind(({ pending }) => pending) },
   {
     name: 'outbox_due_depth',
     help: 'Items that are due and not leased.',
-    read: ({ outbox }) => [outbox.dueUnleasedCount],
+    ...byKind(({ due }) => due),
   },
-  { name: 'outbox_leased_count', help: 'Leased items.', read: ({ outbox }) => [outbox.leasedCount] },
-  { name: 'outbox_held_count', help: 'Held items.', read: ({ outbox }) => [outbox.heldCount] },
+  { name: 'outbox_leased_count', help: 'Leased items.', ...byKind(({ leased }) => leased) },
+  { name: 'outbox_held_count', help: 'Held items.', ...byKind(({ held }) => held) },
   {
     name: 'outbox_held_by_reason',
     help: 'Held items by reason; other: the text of an operator or a rail.',
@@ -89,18 +114,19 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
       [outbox.heldAmountApprovalCount, { reason: 'AMOUNT_APPROVAL' }],
       [outbox.heldLimitExceededCount, { reason: 'LIMIT_EXCEEDED' }],
       [outbox.heldLimitUnreadableCount, { reason: 'LIMIT_UNREADABLE' }],
+      [outbox.heldOutcomeNotDeliveredCount, { reason: 'OUTCOME_NOT_DELIVERED' }],
       [outbox.heldOtherCount, { reason: 'other' }],
     ],
   },
   {
     name: 'outbox_blocked_count',
     help: 'Items that wait for an earlier item of their stream or for the end of a pause.',
-    read: ({ outbox }) => [outbox.blockedCount],
+    ...byKind(({ blocked }) => blocked),
   },
   {
     name: 'outbox_outcome_unknown_count',
     help: 'Pending items of unknown outcome: the rail may have paid.',
-    read: ({ outbox }) => [outbox.outcomeUnknownCount],
+    ...byKind(({ unknown }) => unknown),
   },
   {
     name: 'dispatch_frozen',
@@ -115,7 +141,7 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
   {
     name: 'oldest_pending_age_seconds',
     help: 'Age of the oldest pending item.',
-    read: ({ outbox }) => [outbox.oldestPendingAgeSeconds],
+    ...byKind(({ pendingSeconds }) => pendingSeconds),
   },
   {
     name: 'dispatch_frozen_age_seconds',
@@ -127,27 +153,27 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
   {
     name: 'oldest_unfinished_age_seconds',
     help: 'Age since creation of the oldest pending item, without items scheduled for later and never attempted.',
-    read: ({ outbox }) => [outbox.oldestUnfinishedAgeSeconds],
+    ...byKind(({ unfinishedSeconds }) => unfinishedSeconds),
   },
   {
     name: 'oldest_hold_age_seconds',
     help: 'Time since the oldest hold was placed; 0 without one.',
-    read: ({ outbox }) => [outbox.oldestHoldAgeSeconds],
+    ...byKind(({ heldSeconds }) => heldSeconds),
   },
   {
     name: 'oldest_expired_lease_age_seconds',
     help: 'Time since the oldest expired lease expired; 0 without one.',
-    read: ({ outbox }) => [outbox.oldestExpiredLeaseAgeSeconds],
+    ...byKind(({ expiredSeconds }) => expiredSeconds),
   },
   {
     name: 'due_without_worker_seconds',
     help: 'Time that items have been due while no relayer reported; 0 while one does.',
-    read: ({ outbox }) => [outbox.dueWithoutWorkerSeconds],
+    ...byKind(({ withoutWorkerSeconds }) => withoutWorkerSeconds),
   },
   {
     name: 'oldest_due_age_seconds',
     help: 'Time since the oldest due item became due.',
-    read: ({ outbox }) => [outbox.oldestDueAgeSeconds],
+    ...byKind(({ dueSeconds }) => dueSeconds),
   },
   {
     name: 'outbox_returned_payments',
@@ -157,60 +183,50 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
   {
     name: 'dlq_depth',
     help: 'Items that ended as FAILED, cancelled ones included.',
-    read: ({ outbox }) => [outbox.dlqDepth],
+    ...byKind(({ failed }) => failed),
   },
   {
     name: 'cancelled_total',
     help: 'Items that were cancelled before they were sent.',
     type: 'counter',
-    read: ({ outbox }) => [outbox.cancelledTotal],
+    ...byKind(({ cancelled }) => cancelled),
   },
   {
     name: 'expired_lease_count',
     help: 'Leases that have expired and are not repaired yet.',
-    read: ({ outbox }) => [outbox.expiredLeaseCount],
+    ...byKind(({ expired }) => expired),
   },
   {
     name: 'stuck_dispatching_count',
     help: 'The same as expired_lease_count, under its historical name.',
-    read: ({ outbox }) => [outbox.expiredLeaseCount],
+    ...byKind(({ expired }) => expired),
   },
   {
     name: 'attempts_total',
     help: 'Rows of the ledger by state, of all processes and operators since the beginning.',
-    labelNames: ['state'],
     type: 'counter',
-    read: ({ outbox }) => [
-      [outbox.dispatchedTotal, { state: 'DISPATCHED' }],
-      [outbox.retryableTotal, { state: 'RETRYABLE' }],
-      [outbox.failedTotal, { state: 'FAILED' }],
-      [outbox.zombieRequeueTotal, { state: 'ZOMBIE_REQUEUE' }],
-    ],
+    ...byKindAndState({
+      DISPATCHED: 'dispatched',
+      RETRYABLE: 'retryable',
+      FAILED: 'failed',
+      ZOMBIE_REQUEUE: 'requeued',
+    }),
   },
   {
     name: 'reaper_requeues_total',
     help: 'Expired leases that were recorded in the ledger, by lease repair, a claim or an operator’s decision.',
     type: 'counter',
-    read: ({ outbox }) => [outbox.zombieRequeueTotal],
+    ...byKind(({ requeued }) => requeued),
   },
   {
     name: 'outbox_recent_attempts',
     help: 'Attempts recorded within the last 15 minutes, by state; FAILED without cancellations.',
-    labelNames: ['state'],
-    read: ({ outbox }) => [
-      [outbox.dispatchedRecently, { state: 'DISPATCHED' }],
-      [outbox.retryableRecently, { state: 'RETRYABLE' }],
-      [outbox.failedRecently, { state: 'FAILED' }],
-    ],
+    ...byKindAndState({ DISPATCHED: 'dispatchedRecently', RETRYABLE: 'retryableRecently', FAILED: 'failedRecently' }),
   },
   {
     name: 'outbox_recent_attempts_age_seconds',
     help: 'Age of the oldest of these attempts; 0 without one.',
-    labelNames: ['state'],
-    read: ({ outbox }) => [
-      [outbox.retryableRecentlyAgeSeconds, { state: 'RETRYABLE' }],
-      [outbox.failedRecentlyAgeSeconds, { state: 'FAILED' }],
-    ],
+    ...byKindAndState({ RETRYABLE: 'retryableRecentlySeconds', FAILED: 'failedRecentlySeconds' }),
   },
   {
     name: 'terminal_blocked_total',
@@ -276,6 +292,25 @@ const STATUS_GAUGES: readonly StatusGauge[] = [
     name: 'ledger_verified_timestamp_seconds',
     help: 'Time of the last verification of the ledger; absent before the first.',
     read: ({ outbox }) => known(outbox.ledgerVerifiedAt === null ? null : outbox.ledgerVerifiedAt.getTime() / 1_000),
+  },
+  {
+    name: 'reconciliation_findings_open',
+    help: 'Findings of reconciliation that no operator has closed, by kind.',
+    labelNames: ['kind'],
+    read: ({ reconciliation }) => reconciliation.findings.map(({ kind, open }): Sample => [open, { kind }]),
+  },
+  {
+    name: 'reconciliation_oldest_critical_finding_age_seconds',
+    help: 'Age of the oldest open critical finding, by kind; 0 without one.',
+    labelNames: ['kind'],
+    read: ({ reconciliation }) =>
+      reconciliation.findings.map(({ kind, criticalAgeSeconds }): Sample => [criticalAgeSeconds, { kind }]),
+  },
+  {
+    name: 'reconciliation_age_seconds',
+    help: 'Time since the last reconciliation of a rail; absent for a rail that was never reconciled.',
+    labelNames: ['rail'],
+    read: ({ reconciliation }) => reconciliation.rails.map(({ rail, ageSeconds }): Sample => [ageSeconds, { rail }]),
   },
   {
     name: 'outbox_workers_alive',

@@ -10,6 +10,7 @@ import {
   type SkippedHead,
 } from '../../outbox/index.js'
 import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator/operator.js'
+import { pauseSubject } from '../operator/wording.js'
 import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import type { Cli } from '../terminal/Terminal.js'
@@ -108,9 +109,4 @@ function pauseName(kind: PauseKind, name: string | undefined): string {
   if (kind !== 'all' && name === undefined) throw new InvalidArgumentError('name', `expected the name of the ${kind}`)
   if (kind === 'all' && name !== undefined) throw new InvalidArgumentError('name', 'expected none for all')
   return name ?? 'all'
-}
-
-/** Returns a subject such as `The rail sepa`, or `Everything`. */
-function pauseSubject(kind: PauseKind, name: string): string {
-  return kind === 'all' ? 'Everything' : `The ${kind} ${name}`
 }

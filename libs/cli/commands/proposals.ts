@@ -6,6 +6,7 @@ import {
   readItems,
   readProposal,
   withdrawOutboxProposal,
+  type ApprovedProposal,
   type ItemStatus,
   type ProposalView,
 } from '../../outbox/index.js'
@@ -56,10 +57,12 @@ async function approve(control: RoleHandle, proposalId: string, flags: GivenFlag
     return printResult({ ...proposal, ...facts }, sentence, flags, cli)
   }
   const approved = await approveOutboxProposal(control, proposalId)
-  const { decision, outboxId, redrivenAs } = approved
-  const sentence =
-    redrivenAs === null ? `${outboxId} is decided: ${decision}.` : `${outboxId} is redriven as ${redrivenAs}.`
-  printResult({ proposalId, ...approved, ...facts }, `${sentence}${payment}`, flags, cli)
+  printResult({ proposalId, ...approved, ...facts }, `${describeApproval(approved)}${payment}`, flags, cli)
+}
+
+function describeApproval({ decision, outboxId, redrivenAs, applied }: ApprovedProposal): string {
+  if (!applied) return `${decision} of ${outboxId} is approved once. A second person must approve it too.`
+  return redrivenAs === null ? `${outboxId} is decided: ${decision}.` : `${outboxId} is redriven as ${redrivenAs}.`
 }
 
 /** Returns a text such as `INV-1 on sepa: 12.50 EUR to ••••3000, outcome unknown, held by relayer: no answer`. */

@@ -5,17 +5,21 @@ import {
   readAttempts,
   readItemEvents,
   readItems,
+  readPausesOf,
   readReplays,
   type AttemptAction,
   type ItemEvent,
   type ItemReplay,
+  type ItemState,
   type ItemStatus,
   type LedgerAttempt,
+  type PauseView,
   type TrailGap,
   type TrailStep,
 } from '../../outbox/index.js'
+import { readPaymentEntries, type PaymentEntry } from '../../reconciliation/index.js'
 import { withTarget } from '../database/target.js'
-import { describeItemFreeze, describeMoney, describeReturned } from '../operator/wording.js'
+import { describeItemFreeze, describeMoney, describePause, describeReturned } from '../operator/wording.js'
 import { addExamples, jsonOption } from '../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
 import { TARGET } from '../settings/settings.js'
@@ -44,7 +48,13 @@ export function registerShow(program: Command, cli: Cli): void {
 interface Timeline extends ItemStatus {
   readonly attempts: readonly LedgerAttempt[]
   readonly events: readonly ItemEvent[]
+  readonly bankEntries: readonly PaymentEntry[]
+  /** Pauses that stop its next claim. */
+  readonly pauses: readonly PauseView[]
 }
+
+/** States that no pause changes: a running call ends as usual. */
+const CLAIMED_OR_ENDED: ReadonlySet<ItemState> = new Set(['LEASED', 'DISPATCHED', 'FAILED'])
 
 async function run(id: string, flags: GivenFlags, cli: Cli): Promise<void> {
   const settings = await resolveSettings(TARGET, flags, cli)
@@ -82,6 +92,8 @@ async function readTimelines(role: RoleHandle, id: string): Promise<readonly Tim
       ...item,
       attempts: await readAttempts(role, item.outboxId),
       events: await readItemEvents(role, item.outboxId),
+      bankEntries: await readPaymentEntries(role, item.outboxId),
+      pauses: CLAIMED_OR_ENDED.has(item.state) ? [] : await readPausesOf(role, item),
     })
   }
   return timelines
@@ -90,7 +102,7 @@ async function readTimelines(role: RoleHandle, id: string): Promise<readonly Tim
 function printTimeline(item: Timeline, { terminal }: Cli): void {
   const { bold, dim, magenta } = terminal.colors
   terminal.print(
-    `${bold(item.instructionId)} ${bold(item.state)}${item.outcomeUnknown ? `, ${magenta(OUTCOME_UNKNOWN)}` : ''}`,
+    `${bold(item.instructionId)} ${bold(item.state)}${item.pauses.length > 0 ? ', paused' : ''}${item.outcomeUnknown ? `, ${magenta(OUTCOME_UNKNOWN)}` : ''}`,
   )
   for (const [word, value] of factsOf(item)) terminal.print(`  ${dim(word.padEnd(14))} ${value}`)
   terminal.print('')
@@ -100,7 +112,7 @@ function printTimeline(item: Timeline, { terminal }: Cli): void {
   terminal.print('')
 }
 
-function factsOf(item: ItemStatus): readonly (readonly [string, string])[] {
+function factsOf(item: Timeline): readonly (readonly [string, string])[] {
   const facts: readonly (readonly [string, string | null | undefined])[] = [
     ['outbox id', item.outboxId],
     ['kind', item.isMessage ? 'message' : null],
@@ -116,6 +128,7 @@ function factsOf(item: ItemStatus): readonly (readonly [string, string])[] {
     ['leased by', item.claimedBy === null ? null : `${item.claimedBy} until ${item.leaseExpiresAt?.toISOString()}`],
     ['freeze', item.freeze === null ? null : describeItemFreeze(item.freeze)],
     ['held', item.holdReason === null ? null : `${item.holdReason} (by ${item.heldBy})`],
+    ...item.pauses.map((pause) => ['paused', describePause(pause)] as const),
   ]
   return facts.flatMap(([word, value]) => (value === null || value === undefined ? [] : [[word, value] as const]))
 }
@@ -127,9 +140,9 @@ interface Moment {
 }
 
 /**
- * Returns attempts and events by time. At equal times the attempt comes before its event, because the sort is stable.
+ * Returns attempts, events and bank entries by time. At equal times the attempt comes before its event, because the sort is stable.
  */
-function momentsOf({ createdAt, attempts, events }: Timeline): readonly Moment[] {
+function momentsOf({ createdAt, attempts, events, bankEntries }: Timeline): readonly Moment[] {
   return [
     { at: createdAt, line: 'enqueued', isUnknown: false },
     ...attempts.map((attempt) => ({
@@ -142,7 +155,24 @@ function momentsOf({ createdAt, attempts, events }: Timeline): readonly Moment[]
       line: `${eventType} by ${actor} ${JSON.stringify(detail)}`,
       isUnknown: false,
     })),
+    ...bankEntries.map((entry) => ({ at: new Date(entry.seenAt), line: describeEntry(entry), isUnknown: false })),
   ].toSorted((a, b) => (a.at?.getTime() ?? 0) - (b.at?.getTime() ?? 0))
+}
+
+/** Returns a text such as `bank statement: paid 12.50 EUR, booked on 2026-11-16 (run 0198…)`. */
+function describeEntry({ kind, amount, currency, bookedOn, returnCode, runId }: PaymentEntry): string {
+  const words = [
+    [ENTRY_WORDS[kind], amount, currency].filter((word) => word !== null).join(' '),
+    bookedOn === null ? undefined : `booked on ${bookedOn}`,
+    returnCode === null ? undefined : `code ${returnCode}`,
+  ]
+  return `bank statement: ${words.filter((word) => word !== undefined).join(', ')} (run ${runId})`
+}
+
+const ENTRY_WORDS: Readonly<Record<PaymentEntry['kind'], string>> = {
+  payout: 'paid',
+  reversal: 'sent back',
+  debit_reversal: 'debit marked as a reversal,',
 }
 
 function describeAttempt({

@@ -1,18 +1,24 @@
 import type { Command } from 'commander'
 import type { Database } from '../../db/index.js'
 import { alertRules, AlertWatch, prometheusRules, type Alert, type AlertRule } from '../../observability/index.js'
-import { readPauses, readWorkerReports, type OutboxStatus, type WorkerReport } from '../../outbox/index.js'
+import {
+  readPauses,
+  readWorkerReports,
+  type OutboxStatus,
+  type PauseView,
+  type WorkerReport,
+} from '../../outbox/index.js'
 import { sleep } from '../../worker/index.js'
 import { readSystemStatus } from '../../symphony/index.js'
 import { withTarget } from '../database/target.js'
-import { describeFreeze } from '../operator/wording.js'
+import { describeFreeze, describePause } from '../operator/wording.js'
 import { addExamples, jsonOption } from '../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
 import { ALERTS, TARGET, type AlertSettings } from '../settings/settings.js'
-import type { Cli, Colors } from '../terminal/Terminal.js'
+import { countOf, type Cli, type Colors } from '../terminal/Terminal.js'
 
 export function registerStatus(program: Command, cli: Cli): void {
-  addSettings(program.command('status').description('show the counts of the queue and the active alerts'), [
+  addSettings(program.command('status').description('show the counts of the queue, the pauses and the active alerts'), [
     ...TARGET,
     ...ALERTS,
   ])
@@ -51,20 +57,21 @@ function createStatusPrinter(
     const status = await readSystemStatus(database)
     const evaluated = await alerts.evaluate(status)
     const { outbox, epoch, inbox, scheduler, leases } = status
+    const pauses = await readPauses(database.as('symphony_readonly'))
     if (json === true)
       return terminal.printJson({
         ...outbox,
         dispatchFrozen: epoch?.frozen === true,
+        pauses,
         inbox,
         scheduler,
         leases,
         alerts: evaluated,
       })
     const freeze = describeFreeze(epoch).map(terminal.colors.red)
-    const paused = outbox.allPausedAgeSeconds > 0 ? (await describeAllPaused(database)).map(terminal.colors.red) : []
     const lines = [
       ...freeze,
-      ...paused,
+      ...describePauses(pauses).map(terminal.colors.red),
       ...describeStatus(outbox, terminal.colors),
       '',
       ...describeAlerts(evaluated, terminal.colors),
@@ -74,11 +81,20 @@ function createStatusPrinter(
   }
 }
 
-async function describeAllPaused(database: Database): Promise<string[]> {
-  const pause = (await readPauses(database.as('symphony_readonly'))).find(({ kind }) => kind === 'all')
-  if (pause === undefined) return []
-  const { pausedBy, pausedAt, reason } = pause
-  return [`Everything is paused since ${pausedAt} by ${pausedBy}: ${reason}`, '  symphony resume all --reason …', '']
+const PAUSES_SHOWN = 10
+
+/** Returns lines about the pauses in force, a pause of everything first; none without a pause. */
+function describePauses(pauses: readonly PauseView[]): readonly string[] {
+  const sorted = [...pauses.filter(({ kind }) => kind === 'all'), ...pauses.filter(({ kind }) => kind !== 'all')]
+  const [first] = sorted
+  if (first === undefined) return []
+  const hidden = sorted.length - PAUSES_SHOWN
+  return [
+    ...sorted.slice(0, PAUSES_SHOWN).map(describePause),
+    ...(hidden > 0 ? [`  and ${hidden} more: symphony status --json`] : []),
+    `  symphony resume ${first.kind === 'all' ? 'all' : `${first.kind} ${first.name}`} --reason …`,
+    '',
+  ]
 }
 
 async function oneSecondLater(signal: AbortSignal): Promise<boolean> {
@@ -89,9 +105,19 @@ async function oneSecondLater(signal: AbortSignal): Promise<boolean> {
 type Paint = (text: string) => string
 
 function describeStatus(status: OutboxStatus, { bold, dim, yellow, red, magenta }: Colors): readonly string[] {
+  const { message } = status.kinds
   const rows: readonly [string, bigint, string, Paint?][] = [
-    ['pending', status.pendingCount, `oldest ${duration(status.oldestPendingAgeSeconds)}`, bold],
-    ['  due', status.dueUnleasedCount, `longest waiting ${duration(status.oldestDueAgeSeconds)}`],
+    [
+      'pending',
+      status.pendingCount,
+      `oldest ${duration(status.oldestPendingAgeSeconds)}${messagesIn(message.pending)}`,
+      bold,
+    ],
+    [
+      '  due',
+      status.dueUnleasedCount,
+      `on paused rails too; longest waiting ${duration(status.oldestDueAgeSeconds)}${messagesIn(message.due)}`,
+    ],
     ['  scheduled', status.scheduledCount, 'for a later time, or for a retry'],
     ['  leased', status.leasedCount, 'in flight'],
     [
@@ -100,7 +126,7 @@ function describeStatus(status: OutboxStatus, { bold, dim, yellow, red, magenta 
       'leases that no worker has taken over yet',
       alarming(status.expiredLeaseCount, yellow),
     ],
-    ['  blocked', status.blockedCount, 'behind an earlier payment, or paused'],
+    ['  blocked', status.blockedCount, 'behind an earlier payment, or of a paused participant or stream'],
     ['  held', status.heldCount, 'until operators decide: symphony holds list', alarming(status.heldCount, red)],
     [
       'unknown',
@@ -108,8 +134,13 @@ function describeStatus(status: OutboxStatus, { bold, dim, yellow, red, magenta 
       'pending payments that the rail may have paid',
       alarming(status.outcomeUnknownCount, magenta),
     ],
-    ['dispatched', status.dispatchedTotal, `${status.dispatchedLastHour} in the last hour`, bold],
-    ['failed', status.failedTotal, `${status.failedLastHour} in the last hour`, bold],
+    [
+      'dispatched',
+      status.dispatchedTotal,
+      `${status.dispatchedLastHour} in the last hour${messagesIn(message.dispatched)}`,
+      bold,
+    ],
+    ['failed', status.failedTotal, `${status.failedLastHour} in the last hour${messagesIn(message.failed)}`, bold],
     ['  cancelled', status.cancelledTotal, 'of the failed: ended before they were sent'],
     ['retries', status.retryableTotal, `${status.retryableLastHour} in the last hour`],
     ['requeues', status.zombieRequeueTotal, 'leases that expired'],
@@ -117,6 +148,10 @@ function describeStatus(status: OutboxStatus, { bold, dim, yellow, red, magenta 
   return rows.map(
     ([word, count, note, paint = String]) => `${word.padEnd(12)} ${paint(String(count).padStart(10))}  ${dim(note)}`,
   )
+}
+
+function messagesIn(count: number): string {
+  return count === 0 ? '' : `; ${countOf(count, 'message')}, the rest payments`
 }
 
 function describeAlerts(alerts: readonly Alert[], { bold, dim, yellow, red }: Colors): readonly string[] {

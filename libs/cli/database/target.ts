@@ -53,7 +53,7 @@ export function targetOptions(
 }
 
 /** Limits for commands with statements that may run longer than those of a worker. */
-export type TargetLimits = Pick<DatabaseOptions, 'statementTimeoutMs'>
+export type TargetLimits = Pick<DatabaseOptions, 'statementTimeoutMs' | 'lockTimeoutMs'>
 
 export function withTarget<T>(
   settings: TargetSettings,

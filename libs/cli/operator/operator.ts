@@ -40,6 +40,9 @@ export function printResult(result: object, sentence: string, { json }: GivenFla
 
 export function addSelection(command: Command): Command {
   return command
+    .addOption(
+      new Option('--kind <kind>', 'payments, or messages of topics').choices(['payment', 'message']).default('payment'),
+    )
     .option('--rail <name>', 'only payments of this rail')
     .option('--participant <id>', 'only payments of this participant')
     .option('--since <time>', 'not before this time, as in 2026-01-31T08:00:00Z')
@@ -56,8 +59,9 @@ export function addPaging(command: Command): Command {
 type ItemSelection = Omit<ItemSearch, 'state'>
 
 export function selectionOf(flags: GivenFlags & { readonly limit?: unknown }): ItemSelection {
-  const { rail, participant, errorCode, before, limit } = flags
+  const { kind, rail, participant, errorCode, before, limit } = flags
   return {
+    ...(kind === 'message' ? { kind } : {}),
     ...(typeof rail === 'string' ? { railType: rail } : {}),
     ...(typeof participant === 'string' ? { participants: [participant] } : {}),
     ...(typeof errorCode === 'string' ? { errorCode } : {}),

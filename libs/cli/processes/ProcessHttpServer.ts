@@ -79,7 +79,11 @@ export async function loadApiFiles({ webhooks, oidc }: ApiSettings): Promise<Api
 export function createApiOptions(settings: ApiSettings & AlertSettings, { oidc }: ApiFiles) {
   return {
     accessTokenOwner: processUser(),
-    limits: { requestsPerSecond: settings.requestsPerSecond, streamsMax: settings.streamsMax },
+    limits: {
+      requestsPerSecond: settings.requestsPerSecond,
+      streamsMax: settings.streamsMax,
+      statementMibMax: settings.statementMibMax,
+    },
     alertRules: alertRules(settings),
     ...(oidc === undefined ? {} : { oidc }),
   }

@@ -281,6 +281,13 @@ export const SETTINGS = Object.freeze({
     default: 100,
     help: 'maximum number of open streams of server-sent events',
   }),
+  statementMibMax: setting({
+    flag: '--statement-mib-max <n>',
+    env: 'SYMPHONY_STATEMENT_MIB_MAX',
+    kind: wholeNumber({ min: 1, max: 4_096 }),
+    default: 256,
+    help: 'maximum size in MiB of a bank statement uploaded over HTTP',
+  }),
   alertDueSeconds: setting({
     flag: '--alert-due-seconds <n>',
     env: 'SYMPHONY_ALERT_DUE_SECONDS',
@@ -336,6 +343,13 @@ export const SETTINGS = Object.freeze({
     kind: wholeNumber(ALERT_SECONDS),
     default: 900,
     help: 'alert when rows of the ledger have been in no block for longer',
+  }),
+  alertReconciliationSeconds: setting({
+    flag: '--alert-reconciliation-seconds <n>',
+    env: 'SYMPHONY_ALERT_RECONCILIATION_SECONDS',
+    kind: wholeNumber(ALERT_SECONDS),
+    default: 259_200,
+    help: 'alert when a rail that was reconciled before has had no statement for longer',
   }),
   logLevel: setting({
     flag: '--log-level <level>',
@@ -401,7 +415,7 @@ export const CLEANUP = [
 export const PROCESS = ['host', 'port', 'accessToken', 'logLevel', 'strict'] as const
 
 /** Settings of the API: identity, limits and webhooks. */
-export const API = ['webhooks', 'oidc', 'requestsPerSecond', 'streamsMax'] as const
+export const API = ['webhooks', 'oidc', 'requestsPerSecond', 'streamsMax', 'statementMibMax'] as const
 
 export const ALERTS = [
   'alertDueSeconds',
@@ -412,6 +426,7 @@ export const ALERTS = [
   'alertRetries',
   'alertSchedulerSeconds',
   'alertSealingSeconds',
+  'alertReconciliationSeconds',
 ] as const
 
 export type AlertSettings = Pick<Settings, (typeof ALERTS)[number]>

@@ -1,6 +1,5 @@
 import { CommanderError } from 'commander'
 import { SymphonyError } from '../../core/index.js'
-import { DatabaseError } from '../../db/index.js'
 import type { Terminal } from './Terminal.js'
 
 interface ReportOptions {
@@ -40,7 +39,7 @@ function describe(error: unknown): Described {
     }
   }
   if (error instanceof SymphonyError)
-    return { code: error.code, message, causes: causesOf(error), remedy: remedyOf(error) }
+    return { code: error.code, message, causes: causesOf(error), remedy: error.remedy }
   // An error of @symphony-pg/embedded, which shares no class with this package.
   if (code !== undefined && error instanceof Error && error.name === 'EmbeddedError')
     return { code, message, causes: causesOf(error), remedy: String(Reflect.get(error, 'remedy') ?? '') || undefined }
@@ -73,11 +72,6 @@ function isUsage(error: unknown): boolean {
 
 function codeOf(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
-}
-
-/** Returns the remedy of the error, or else the hint that the SQL function raised with it. */
-function remedyOf(error: SymphonyError): string | undefined {
-  return error.remedy ?? (error instanceof DatabaseError ? error.hint : undefined)
 }
 
 /** Returns the first line of each cause that adds a word to the code and the message. */

@@ -10,14 +10,12 @@ import { Databases } from '../pages/Databases.js'
 import { DeadLetters } from '../pages/DeadLetters.js'
 import { Dispatch } from '../pages/Dispatch.js'
 import { Holds } from '../pages/Holds.js'
-import { Inbox } from '../pages/Inbox.js'
 import { Leases } from '../pages/Leases.js'
 import { NotFound } from '../pages/NotFound.js'
 import { NotPermitted } from '../pages/NotPermitted.js'
 import { Overview } from '../pages/Overview.js'
 import { Payment } from '../pages/Payment.js'
 import { Payments } from '../pages/Payments.js'
-import { Scheduler } from '../pages/Scheduler.js'
 import { fetched } from '../parts/fetched.js'
 import { NAV_ITEMS } from './navItems.js'
 import { route } from './router.js'
@@ -42,9 +40,15 @@ export function App() {
   )
 }
 
-const Limits = fetched(
-  async () => (await import('../pages/Limits.js')).Limits,
-  () => <p>The page was not loaded. Reload it.</p>,
+const NotLoaded = () => <p>The page was not loaded. Reload it.</p>
+const Scheduler = fetched(async () => (await import('../pages/Scheduler.js')).Scheduler, NotLoaded)
+const Inbox = fetched(async () => (await import('../pages/Inbox.js')).Inbox, NotLoaded)
+const Limits = fetched(async () => (await import('../pages/Limits.js')).Limits, NotLoaded)
+const Reconciliation = fetched(
+  async () =>
+    (await Promise.all([import('../pages/Reconciliation.js'), import('../styles/reconciliation.css')]))[0]
+      .Reconciliation,
+  NotLoaded,
 )
 
 const PAGES: Readonly<Record<string, (props: object) => JSX.Element>> = {
@@ -54,6 +58,7 @@ const PAGES: Readonly<Record<string, (props: object) => JSX.Element>> = {
   holds: Holds,
   contradictions: Contradictions,
   limits: Limits,
+  reconciliation: Reconciliation,
   dispatch: Dispatch,
   scheduler: Scheduler,
   inbox: Inbox,

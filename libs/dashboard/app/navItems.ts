@@ -22,6 +22,7 @@ export const NAV_ITEMS: readonly NavItem[] = [
   navItem('holds', 'Holds', 'held', 'h', true),
   { ...navItem('contradictions', 'Contradictions', 'warning', 'c', false), isShared: false },
   navItem('limits', 'Limits', 'limits', 'm', false),
+  navItem('reconciliation', 'Reconciliation', 'reconciliation', 'r', false),
   navItem('dispatch', 'Dispatch', 'dispatch', 'f', false),
   navItem('scheduler', 'Scheduler', 'scheduler', 's', false),
   navItem('inbox', 'Inbox', 'inbox', 'i', false),

@@ -27,6 +27,8 @@ import type {
   PauseBody,
   Pauses,
   ResolveBody,
+  ReturnBody,
+  ReturnRecorded,
   Reviewed,
   Revived,
   Status,
@@ -44,6 +46,7 @@ interface PageQuery {
 
 export interface PaymentFilter {
   readonly q?: string
+  readonly kind?: string
   readonly state?: string
   readonly returned?: string
   readonly rail?: string
@@ -91,6 +94,8 @@ export const placeHold = (outboxId: string, reason: string) =>
   request<HoldPlaced>(`/v1/outbox/${e(outboxId)}/hold`, { method: 'POST', body: { reason } })
 export const cancelPayment = (outboxId: string, reason: string) =>
   request<Cancelled>(`/v1/outbox/${e(outboxId)}/cancel`, { method: 'POST', body: { reason } })
+export const recordReturn = (outboxId: string, body: ReturnBody) =>
+  request<ReturnRecorded>(`/v1/outbox/${e(outboxId)}/returns`, { method: 'POST', body })
 export const redrive = (outboxId: string, reason: string) =>
   request<Decided>(`/v1/outbox/${e(outboxId)}/redrive`, { method: 'POST', body: { reason } })
 export const resolveHold = (outboxId: string, body: ResolveBody) =>

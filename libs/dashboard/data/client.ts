@@ -23,7 +23,8 @@ export class RequestError extends Error {
 
 interface Request {
   readonly method?: 'GET' | 'POST'
-  readonly query?: Readonly<Record<string, string | number | undefined>>
+  readonly query?: Readonly<Record<string, string | number | boolean | undefined>>
+  /** Value to send as JSON, or a file. */
   readonly body?: unknown
   readonly headers?: Readonly<Record<string, string>>
   readonly signal?: AbortSignal
@@ -50,7 +51,7 @@ export async function send(path: string, { method = 'GET', query, body, headers,
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         ...headers,
       },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(body === undefined ? {} : { body: body instanceof Blob ? body : JSON.stringify(body) }),
       ...(signal === undefined ? {} : { signal }),
     })
   } catch (error) {

@@ -66,16 +66,23 @@ function parseStatus(data: string): Status {
 function accept(given: Status): void {
   status.value = given
   statusProblem.value = null
+  const { queue } = given
   const firing = given.alerts.filter(({ state }) => state === 'firing').length
   navBadges.value = {
     '': { count: count(firing), tone: 'bad', meaning: plural(firing, 'alert fires', 'alerts fire') },
     // Only the last hour: most dead letters of the past need no action. A cancelled payment is no dead letter.
     dlq: {
-      count: count(Number(given.queue.failedLastHour) - Number(given.queue.cancelledLastHour)),
+      count: count(
+        Number(queue.failedLastHour) - Number(queue.cancelledLastHour) - Number(queue.messages.deadLastHour),
+      ),
       tone: 'bad',
       meaning: 'in the last hour',
     },
-    holds: { count: count(given.queue.heldCount), tone: 'held', meaning: 'waiting' },
-    contradictions: { count: count(given.queue.unreviewedContradictionCount), tone: 'bad', meaning: 'to review' },
+    holds: {
+      count: count(Number(queue.heldCount) - Number(queue.messages.heldCount)),
+      tone: 'held',
+      meaning: 'waiting',
+    },
+    contradictions: { count: count(queue.unreviewedContradictionCount), tone: 'bad', meaning: 'to review' },
   }
 }

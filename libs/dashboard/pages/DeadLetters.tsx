@@ -11,7 +11,7 @@ import { Id } from '../parts/Id.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { PaymentCells } from '../parts/PaymentCells.js'
-import { listFilterOf, NoMatches, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
+import { KindFilter, listFilterOf, NoMatches, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { BulkRedriveDialog, RedriveDialog } from './payment/dialogs.js'
 
@@ -34,6 +34,7 @@ export function DeadLetters() {
         </div>
       </header>
       <search class="filters">
+        <KindFilter kind={filter.kind} />
         <RailFilter rail={filter.rail} />
         <ParticipantFilter participant={filter.participant} />
       </search>

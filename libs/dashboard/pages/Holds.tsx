@@ -11,7 +11,7 @@ import { FreezeNote } from '../parts/FreezeNote.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { PaymentCells } from '../parts/PaymentCells.js'
-import { listFilterOf, NoMatches, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
+import { KindFilter, listFilterOf, NoMatches, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { StateTag } from '../parts/StateTag.js'
 import { ResolveDialog } from './payment/dialogs.js'
@@ -43,6 +43,7 @@ export function Holds() {
         </div>
       </header>
       <search class="filters">
+        <KindFilter kind={filter.kind} />
         <RailFilter rail={filter.rail} />
         <ParticipantFilter participant={filter.participant} />
       </search>

@@ -2,18 +2,21 @@ import { useState } from 'preact/hooks'
 import type { Limit, LimitBody, LimitProposal } from '../../http/index.js'
 import { approveLimit, listLimits, proposeLimit, proposeLimitRemoval, withdrawLimit } from '../data/api.js'
 import { duration } from '../data/format.js'
-import { hasScope, isMe } from '../data/me.js'
+import { hasScope } from '../data/me.js'
 import { useResource } from '../data/useResource.js'
 import { ActionForm } from '../parts/ActionForm.js'
 import { Dialog } from '../parts/Dialog.js'
 import { Empty } from '../parts/Empty.js'
 import { formText } from '../parts/formText.js'
 import { Icon } from '../parts/Icon.js'
+import { KindChoices } from '../parts/KindChoices.js'
 import { Panel } from '../parts/Panel.js'
+import { OpenProposal } from '../parts/ProposalNote.js'
 import { ReasonDialog, ReasonField } from '../parts/ReasonDialog.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { ResourceView } from '../parts/ResourceView.js'
 import { Scrollable } from '../parts/Scrollable.js'
+import { TextField } from '../parts/TextField.js'
 
 type Rule = NonNullable<LimitProposal['rule']>
 type Kind = Rule['kind']
@@ -158,50 +161,19 @@ function Exceeded({ at }: { readonly at: string }) {
 }
 
 function ProposedLimit({ proposal, onDone }: { readonly proposal: LimitProposal; readonly onDone: () => void }) {
-  const { proposalId, name, rule, reason, proposedBy, proposedAt } = proposal
-  const [asked, setAsked] = useState<'approve' | 'withdraw' | null>(null)
-  const isMine = isMe(proposedBy)
+  const { proposalId, name, rule } = proposal
   const meaning = rule === null ? 'Remove the limit' : `${subjectOf(rule)}: ${ruleText(rule)}`
   return (
-    <div class="proposal tone-held">
-      <p>
-        <span class="state tone-held">
-          <Icon name="info" />
-          Proposed
-        </span>{' '}
-        <strong>{name}</strong>
-      </p>
-      <p>{meaning}</p>
-      <p>“{reason}”</p>
-      <p class="quiet">
-        by {proposedBy}, <RelativeTime at={proposedAt} />
-        {isMine ? '. You proposed it, so another person must approve it.' : null}
-      </p>
-      {hasScope('operate') ? (
-        <div class="buttons">
-          <button
-            type="button"
-            class={`button small ${isMine ? '' : 'primary'}`}
-            aria-label={`Approve ${name}`}
-            onClick={() => setAsked('approve')}
-          >
-            Approve
-          </button>
-          <button
-            type="button"
-            class="button small"
-            aria-label={`${isMine ? 'Withdraw' : 'Refuse'} ${name}`}
-            onClick={() => setAsked('withdraw')}
-          >
-            {isMine ? 'Withdraw' : 'Refuse'}
-          </button>
-        </div>
-      ) : null}
-      {asked === 'approve' ? (
-        <Dialog title={`Approve ${name}?`} onClose={() => setAsked(null)}>
+    <OpenProposal
+      proposal={proposal}
+      title={name}
+      name={name}
+      stays="The limit stays as it is."
+      approve={(onClose) => (
+        <Dialog title={`Approve ${name}?`} onClose={onClose}>
           <ActionForm
             action="Approve it"
-            onDone={() => setAsked(null)}
+            onDone={onClose}
             act={async () => {
               await approveLimit(proposalId)
               onDone()
@@ -214,21 +186,14 @@ function ProposedLimit({ proposal, onDone }: { readonly proposal: LimitProposal;
             <p>It takes effect at once, for payments enqueued from now on. Your name is recorded with the approval.</p>
           </ActionForm>
         </Dialog>
-      ) : null}
-      {asked === 'withdraw' ? (
-        <ReasonDialog
-          title={`${isMine ? 'Withdraw' : 'Refuse'} ${name}`}
-          action={isMine ? 'Withdraw it' : 'Refuse it'}
-          explanation="The limit stays as it is."
-          onClose={() => setAsked(null)}
-          act={async (why) => {
-            await withdrawLimit(proposalId, why)
-            onDone()
-            return isMine ? 'The proposal is withdrawn.' : 'The proposal is refused.'
-          }}
-        />
-      ) : null}
-    </div>
+      )}
+      withdraw={async (reason) => {
+        await withdrawLimit(proposalId, reason)
+        onDone()
+      }}
+    >
+      <p>{meaning}</p>
+    </OpenProposal>
   )
 }
 
@@ -249,24 +214,7 @@ function ProposeDialog({ onClose, onDone }: ProposeDialogProps) {
     <Dialog title="Propose a limit" onClose={onClose}>
       <ActionForm action="Propose it" onDone={onClose} act={act}>
         <p>It takes effect when another person approves it. A limit of the same name is replaced.</p>
-        <fieldset class="choices">
-          <legend class="unseen">Kind of limit</legend>
-          {Object.entries(KINDS).map(([value, { label, hint }]) => (
-            <label key={value}>
-              <input
-                type="radio"
-                name="kind"
-                value={value}
-                checked={kind === value}
-                onChange={() => setKind(isKind(value) ? value : kind)}
-              />
-              <span>
-                {label}
-                <span class="hint">{hint}</span>
-              </span>
-            </label>
-          ))}
-        </fieldset>
+        <KindChoices legend="Kind of limit" kinds={KINDS} chosen={kind} onChoose={setKind} />
         <TextField name="name" label="Name of the limit" required />
         <div class="row">
           <TextField name="railType" label="Rail" hint="A rail, a participant or both." />
@@ -305,32 +253,6 @@ function ProposeDialog({ onClose, onDone }: ProposeDialogProps) {
   )
 }
 
-interface TextFieldProps {
-  readonly name: string
-  readonly label: string
-  readonly hint?: string
-  readonly pattern?: string
-  readonly required?: boolean
-}
-
-function TextField({ name, label, hint, pattern, required = false }: TextFieldProps) {
-  return (
-    <div class="field">
-      <label for={`limit-${name}`}>{label}</label>
-      <input
-        id={`limit-${name}`}
-        name={name}
-        class="input mono"
-        maxLength={128}
-        autocomplete="off"
-        required={required}
-        {...(pattern === undefined ? {} : { pattern })}
-      />
-      {hint === undefined ? null : <span class="hint">{hint}</span>}
-    </div>
-  )
-}
-
 const KINDS: Readonly<Record<Kind, { readonly label: string; readonly hint: string }>> = {
   approval: {
     label: 'Approval above an amount',
@@ -338,10 +260,6 @@ const KINDS: Readonly<Record<Kind, { readonly label: string; readonly hint: stri
   },
   amount: { label: 'Amount per window', hint: 'The payment that would exceed the sum, and those after it, are held.' },
   count: { label: 'Number of payments per window', hint: 'The same for the number of payments, of any currency.' },
-}
-
-function isKind(word: string): word is Kind {
-  return Object.hasOwn(KINDS, word)
 }
 
 /** Returns the rule of the form. Empty fields are absent. */

@@ -13,9 +13,15 @@ import { Amount, Destination } from '../parts/Money.js'
 import { Panel } from '../parts/Panel.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { StateTag } from '../parts/StateTag.js'
-import { CancelDialog, HoldDialog, RedriveDialog, ResolveDialog } from './payment/dialogs.js'
+import { fetched } from '../parts/fetched.js'
+import { CancelDialog, HoldDialog, RedriveDialog, ResolveDialog, ReturnDialog } from './payment/dialogs.js'
 import { LedgerPanel } from './payment/LedgerPanel.js'
 import { TimelineView } from './payment/TimelineView.js'
+
+const BankPanel = fetched(
+  async () => (await Promise.all([import('./Reconciliation.js'), import('../styles/reconciliation.css')]))[0].BankPanel,
+  () => <></>,
+)
 
 export function Payment({ outboxId }: { readonly outboxId: string }) {
   const timeline = useResource({
@@ -39,7 +45,7 @@ export function Payment({ outboxId }: { readonly outboxId: string }) {
 }
 
 function PaymentDetails({ timeline, onDone }: { readonly timeline: Timeline; readonly onDone: () => void }) {
-  const { item, attempts, events, proposals, redrivenAs, replacedBy } = timeline
+  const { item, attempts, events, proposals, redrivenAs, replacedBy, bankEntries, findings } = timeline
   const open = proposals.filter(({ status }) => status === 'OPEN')
   return (
     <>
@@ -60,6 +66,9 @@ function PaymentDetails({ timeline, onDone }: { readonly timeline: Timeline; rea
           <Panel title="Timeline">
             <TimelineView timeline={timeline} />
           </Panel>
+          {bankEntries.length + findings.length === 0 ? null : (
+            <BankPanel bankEntries={bankEntries} findings={findings} />
+          )}
         </div>
         <div class="stack">
           <Facts item={item} redrivenAs={redrivenAs} replacedBy={replacedBy} />
@@ -76,8 +85,20 @@ interface ActionsProps {
   readonly onDone: () => void
 }
 
-const DIALOGS = { cancel: CancelDialog, hold: HoldDialog, resolve: ResolveDialog, redrive: RedriveDialog }
-const WORDS = { cancel: 'Cancel', hold: 'Hold', resolve: 'Resolve the hold', redrive: 'Redrive' }
+const DIALOGS = {
+  cancel: CancelDialog,
+  hold: HoldDialog,
+  resolve: ResolveDialog,
+  redrive: RedriveDialog,
+  return: ReturnDialog,
+}
+const WORDS = {
+  cancel: 'Cancel',
+  hold: 'Hold',
+  resolve: 'Resolve the hold',
+  redrive: 'Redrive',
+  return: 'Record a return',
+}
 
 /** Offers the actions that the state allows. The server checks each action again. */
 function Actions({ item, hasOpenProposal, onDone }: ActionsProps) {
@@ -99,7 +120,8 @@ function Actions({ item, hasOpenProposal, onDone }: ActionsProps) {
 
 function actionsFor(item: OutboxItem, hasOpenProposal: boolean): readonly (keyof typeof DIALOGS)[] {
   const { state, holdReason, claimedBy, outcomeUnknown, lastAttemptAction } = item
-  if (state === 'DISPATCHED' || lastAttemptAction === 'cancelled') return []
+  if (state === 'DISPATCHED') return hasScope('operate') && !item.isMessage ? ['return'] : []
+  if (lastAttemptAction === 'cancelled') return []
   const isDecidable = hasScope('operate') && !hasOpenProposal
   if (state === 'FAILED') return isDecidable ? ['redrive'] : []
   const decision = isDecidable ? [holdReason === null ? ('hold' as const) : ('resolve' as const)] : []

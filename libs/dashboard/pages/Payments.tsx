@@ -13,7 +13,14 @@ import { Empty } from '../parts/Empty.js'
 import { Icon } from '../parts/Icon.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { Amount, Destination } from '../parts/Money.js'
-import { filterSoon, knownRails, NoMatches, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
+import {
+  filterSoon,
+  KindFilter,
+  knownRails,
+  NoMatches,
+  ParticipantFilter,
+  RailFilter,
+} from '../parts/PaymentFilters.js'
 import { ProblemNote } from '../parts/ProblemNote.js'
 import { Dialog } from '../parts/Dialog.js'
 import { Skeleton } from '../parts/Skeleton.js'
@@ -85,7 +92,7 @@ export function Payments() {
 }
 
 function filterOf(query: Readonly<Record<string, string>>): PaymentFilter {
-  const named = ['q', 'state', 'returned', 'rail', 'participant'] as const
+  const named = ['q', 'kind', 'state', 'returned', 'rail', 'participant'] as const
   return Object.fromEntries(named.flatMap((name) => (query[name] ? [[name, query[name]]] : [])))
 }
 
@@ -147,6 +154,7 @@ function Filters({ filter }: { readonly filter: PaymentFilter }) {
           </option>
         ))}
       </select>
+      <KindFilter kind={filter.kind} />
       <RailFilter rail={filter.rail} />
       <ParticipantFilter participant={filter.participant} />
     </search>

@@ -16,9 +16,9 @@ export function ApproveDialog({ proposal, onClose, onDone }: ApproveDialogProps)
   const { proposalId, decision, instructionId, outboxId, railReference, reason, proposedBy } = proposal
   const { meaning, short, effect } = DECISIONS[decision]
   const act = async () => {
-    await approveProposal(proposalId)
+    const { applied } = await approveProposal(proposalId)
     onDone()
-    return 'Approved and applied.'
+    return applied ? 'Approved and applied.' : 'Approved. One more person must approve it.'
   }
   return (
     <Dialog title="Approve this decision?" onClose={onClose}>

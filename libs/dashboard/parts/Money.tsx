@@ -9,7 +9,7 @@ const WITHHELD = {
   undeclared: 'not shown: no worker has declared the rail',
 }
 
-export function Amount({ of: { amount, currency } }: { readonly of: ShownMoney }) {
+export function Amount({ of: { amount, currency } }: { readonly of: Pick<ShownMoney, 'amount' | 'currency'> }) {
   if (amount === null) return <span class="quiet">not shown</span>
   return (
     <span class="amount">

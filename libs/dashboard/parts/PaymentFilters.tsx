@@ -6,12 +6,13 @@ import { Empty } from './Empty.js'
 
 /** Filters of every list of payments. They are part of the address. */
 interface ListFilter {
+  readonly kind?: string
   readonly rail?: string
   readonly participant?: string
 }
 
 export function listFilterOf(query: Readonly<Record<string, string>>): ListFilter {
-  const named = ['rail', 'participant'] as const
+  const named = ['kind', 'rail', 'participant'] as const
   return Object.fromEntries(named.flatMap((name) => (query[name] ? [[name, query[name]]] : [])))
 }
 
@@ -19,6 +20,20 @@ export function listFilterOf(query: Readonly<Record<string, string>>): ListFilte
 export function knownRails(): readonly string[] {
   const rails = status.value?.rails.map(({ railType }) => railType) ?? []
   return rails.length === 0 ? ['simulated'] : rails
+}
+
+export function KindFilter({ kind }: { readonly kind: string | undefined }) {
+  return (
+    <select
+      class="input"
+      aria-label="Kind"
+      value={kind ?? ''}
+      onChange={({ currentTarget }) => setQuery({ kind: currentTarget.value })}
+    >
+      <option value="">Payments</option>
+      <option value="message">Messages</option>
+    </select>
+  )
 }
 
 export function RailFilter({ rail }: { readonly rail: string | undefined }) {

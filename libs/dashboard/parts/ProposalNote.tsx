@@ -1,3 +1,4 @@
+import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Proposal } from '../../http/index.js'
 import { withdrawProposal } from '../data/api.js'
@@ -9,11 +10,51 @@ import { RelativeTime } from './RelativeTime.js'
 import { Money } from './Money.js'
 import { ReasonDialog } from './ReasonDialog.js'
 
-/** Shows an open proposal. Its author can withdraw it, but the server refuses an approval by the author. */
+/** Shows an open proposal about a payment. */
 export function ProposalNote({ proposal, onDone }: { readonly proposal: Proposal; readonly onDone: () => void }) {
-  const { proposalId, decision, reason, railReference, proposedBy, proposedAt } = proposal
+  const { proposalId, decision, railReference } = proposal
+  return (
+    <OpenProposal
+      proposal={proposal}
+      title={DECISIONS[decision].meaning}
+      stays="The payment stays as it is."
+      approve={(onClose) => <ApproveDialog proposal={proposal} onClose={onClose} onDone={onDone} />}
+      withdraw={async (reason) => {
+        await withdrawProposal(proposalId, reason)
+        onDone()
+      }}
+    >
+      {railReference === null ? null : (
+        <p>
+          Reference <code>{railReference}</code>
+        </p>
+      )}
+      <p>
+        <Money of={proposal} />
+      </p>
+    </OpenProposal>
+  )
+}
+
+interface OpenProposalProps {
+  readonly proposal: Pick<Proposal, 'reason' | 'proposedBy' | 'proposedAt'>
+  readonly title: string
+  /** Name in the labels of the buttons, where several proposals stand on one page. */
+  readonly name?: string
+  /** Sentence that says what a withdrawal leaves unchanged. */
+  readonly stays: string
+  readonly approve: (onClose: () => void) => ComponentChildren
+  readonly withdraw: (reason: string) => Promise<void>
+  readonly children: ComponentChildren
+}
+
+/** Shows any open proposal. Its author can withdraw it, but the server refuses an approval by the author. */
+export function OpenProposal({ proposal, title, name, stays, approve, withdraw, children }: OpenProposalProps) {
+  const { reason, proposedBy, proposedAt } = proposal
   const [asked, setAsked] = useState<'approve' | 'withdraw' | null>(null)
   const isMine = isMe(proposedBy)
+  const refuse = isMine ? 'Withdraw' : 'Refuse'
+  const labelled = (action: string) => (name === undefined ? {} : { 'aria-label': `${action} ${name}` })
   return (
     <div class="proposal tone-held">
       <p>
@@ -21,16 +62,9 @@ export function ProposalNote({ proposal, onDone }: { readonly proposal: Proposal
           <Icon name="info" />
           Proposed
         </span>{' '}
-        <strong>{DECISIONS[decision].meaning}</strong>
-        {railReference === null ? null : (
-          <>
-            , reference <code>{railReference}</code>
-          </>
-        )}
+        <strong>{title}</strong>
       </p>
-      <p>
-        <Money of={proposal} />
-      </p>
+      {children}
       <p>“{reason}”</p>
       <p class="quiet">
         by {proposedBy}, <RelativeTime at={proposedAt} />
@@ -38,26 +72,28 @@ export function ProposalNote({ proposal, onDone }: { readonly proposal: Proposal
       </p>
       {hasScope('operate') ? (
         <div class="buttons">
-          <button type="button" class={`button small ${isMine ? '' : 'primary'}`} onClick={() => setAsked('approve')}>
+          <button
+            type="button"
+            class={`button small ${isMine ? '' : 'primary'}`}
+            {...labelled('Approve')}
+            onClick={() => setAsked('approve')}
+          >
             Approve
           </button>
-          <button type="button" class="button small" onClick={() => setAsked('withdraw')}>
-            {isMine ? 'Withdraw' : 'Refuse'}
+          <button type="button" class="button small" {...labelled(refuse)} onClick={() => setAsked('withdraw')}>
+            {refuse}
           </button>
         </div>
       ) : null}
-      {asked === 'approve' ? (
-        <ApproveDialog proposal={proposal} onClose={() => setAsked(null)} onDone={onDone} />
-      ) : null}
+      {asked === 'approve' ? approve(() => setAsked(null)) : null}
       {asked === 'withdraw' ? (
         <ReasonDialog
-          title={isMine ? 'Withdraw the proposal' : 'Refuse the proposal'}
-          action={isMine ? 'Withdraw it' : 'Refuse it'}
-          explanation="The payment stays as it is."
+          title={`${refuse} ${name ?? 'the proposal'}`}
+          action={`${refuse} it`}
+          explanation={stays}
           onClose={() => setAsked(null)}
           act={async (why) => {
-            await withdrawProposal(proposalId, why)
-            onDone()
+            await withdraw(why)
             return isMine ? 'The proposal is withdrawn.' : 'The proposal is refused.'
           }}
         />

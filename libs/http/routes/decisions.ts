@@ -10,6 +10,7 @@ import {
   redriveOutboxItem,
   resolveOutboxHold,
   withdrawOutboxProposal,
+  type ItemKind,
 } from '../../outbox/index.js'
 import type { Identity } from '../access/Identity.js'
 import type { Api, ApiRoles, Role } from '../Api.js'
@@ -27,6 +28,7 @@ import {
   ResolveBody,
   Withdrawn,
 } from '../shapes/decisions.js'
+import { ItemKindShape } from '../shapes/outbox.js'
 import { EXAMPLE, FAILED_EXAMPLE, HELD_EXAMPLE, PROPOSAL_EXAMPLE } from './examples.js'
 import { requireItem } from './outbox.js'
 import {
@@ -42,7 +44,12 @@ import {
 } from './parameters.js'
 import { route, type RouteResponse, type Example, type Route } from './route.js'
 
-const listQuery = { rail: Type.Optional(Id), participant: Type.Optional(Id), ...page }
+const listQuery = {
+  kind: Type.Optional(ItemKindShape),
+  rail: Type.Optional(Id),
+  participant: Type.Optional(Id),
+  ...page,
+}
 const REASON = { reason: 'seen in the bank’s report' }
 
 export function decisionRoutes({ roles }: Api): readonly Route[] {
@@ -188,13 +195,19 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
     }),
     decisionAboutProposal(roles, {
       path: '/v1/proposals/{proposalId}/approve',
-      summary: 'Approves and applies a proposal. Its proposer cannot approve it.',
-      answer: { description: 'The proposal is applied.', schema: Approved },
+      summary: 'Approves a proposal and applies it. Its proposer cannot approve it.',
+      answer: { description: 'The proposal is approved.', schema: Approved },
       problems: ['SECOND_PERSON_REQUIRED', 'ALREADY_ENDED'],
       example: {
         params: { proposalId: EXAMPLE.approvableId },
         status: 200,
-        answer: { proposalId: EXAMPLE.approvableId, outboxId: EXAMPLE.heldId, decision: 'FAILED', redrivenAs: null },
+        answer: {
+          proposalId: EXAMPLE.approvableId,
+          outboxId: EXAMPLE.heldId,
+          decision: 'FAILED',
+          redrivenAs: null,
+          applied: true,
+        },
       },
       decide: async (control, proposalId) => ({ proposalId, ...(await approveOutboxProposal(control, proposalId)) }),
     }),
@@ -270,6 +283,7 @@ const HELD = { list: 'HELD', parts: { id: UUID_PART } }
 const PROPOSALS = { list: 'proposals', parts: { id: UUID_PART } }
 
 interface ListQuery {
+  readonly kind?: ItemKind
   readonly rail?: string
   readonly participant?: string
   readonly cursor?: string
@@ -278,11 +292,12 @@ interface ListQuery {
 
 /** Returns the search of a list, within the participants that the caller may see. */
 function searchIn(list: typeof FAILED, identity: Identity, query: ListQuery) {
-  const { rail, participant, cursor, limit = LIMIT_DEFAULT } = query
+  const { kind, rail, participant, cursor, limit = LIMIT_DEFAULT } = query
   const before = decodeCursor(list, cursor)?.id
   return {
     limit,
     ...ofParticipants(participantsFor(identity, participant)),
+    ...(kind === undefined ? {} : { kind }),
     ...(rail === undefined ? {} : { railType: rail }),
     ...(before === undefined ? {} : { before }),
   }

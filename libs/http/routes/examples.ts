@@ -31,6 +31,10 @@ export const EXAMPLE = Object.freeze({
   withdrawableLimitId: '01981f0e-7c00-7000-8000-00000000000f',
   /** Pending payment that can be cancelled. */
   cancellableId: '01981f0e-7c00-7000-8000-000000000010',
+  reconciliationId: '01981f0e-7c00-7000-8000-000000000011',
+  findingId: '01981f0e-7c00-7000-8000-000000000012',
+  /** Payment that the bank booked twice. */
+  paidTwiceId: '01981f0e-7c00-7000-8000-000000000013',
   jobName: 'nightly-report',
   source: 'bank-of-x',
   messageId: 'evt_17',
@@ -134,4 +138,104 @@ export const FAILED_EXAMPLE = Object.freeze({
   lastRailReference: null,
   lastRailCode: 'ACCOUNT_CLOSED',
   lastErrorCode: 'REFUSED',
+})
+
+export const RUN_EXAMPLE = Object.freeze({
+  runId: EXAMPLE.reconciliationId,
+  railType: EXAMPLE.railType,
+  format: 'camt053',
+  fileSha256: EXAMPLE.hash,
+  statementIds: ['STMT-2026-031'],
+  accounts: ['DE75512108001245126199'],
+  periodFrom: '2026-01-31T00:00:00.000000Z',
+  periodTo: '2026-02-01T00:00:00.000000Z',
+  settlementDays: 1,
+  entries: 3,
+  counts: {
+    matched: 1,
+    paidTwice: 1,
+    paidNotRecorded: 0,
+    recordedNotPaid: 0,
+    amountDiffers: 0,
+    reversed: 0,
+    unknownEntry: 0,
+  },
+  otherRails: 0,
+  unknownSums: {},
+  openFindings: 1,
+  actor: 'alice',
+  createdAt: EXAMPLE.at,
+})
+
+const BANK_ENTRY_EXAMPLE = {
+  kind: 'payout',
+  account: 'DE75512108001245126199',
+  bankReference: 'BK-8841',
+  reference: '01981f0e7c0070008000000000000013',
+  amount: '12.50',
+  currency: 'EUR',
+  bookedOn: '2026-01-31',
+  valuedOn: '2026-01-31',
+}
+
+export const FINDING_EXAMPLE = Object.freeze({
+  findingId: EXAMPLE.findingId,
+  runId: EXAMPLE.reconciliationId,
+  railType: EXAMPLE.railType,
+  kind: 'paid_twice',
+  severity: 'critical',
+  outboxId: EXAMPLE.paidTwiceId,
+  payment: {
+    state: 'DISPATCHED',
+    amount: '12.50',
+    currency: 'EUR',
+    instructionId: 'invoice-2049',
+    idempotencyKey: 'invoice-2049',
+    participantId: EXAMPLE.participantId,
+    railReference: 'TX-49',
+    completedAt: '2026-01-31T12:00:00.000Z',
+  },
+  entries: [BANK_ENTRY_EXAMPLE, { ...BANK_ENTRY_EXAMPLE, bankReference: 'BK-8842' }],
+  proposalId: null,
+  returnEventId: null,
+  note: null,
+  createdAt: EXAMPLE.at,
+  closed: null,
+})
+
+/** Line of a statement in NDJSON. */
+export const STATEMENT_LINE_EXAMPLE = Object.freeze({
+  account: 'DE75512108001245126199',
+  bankReference: 'BK-8840',
+  reference: EXAMPLE.paidId,
+  amount: '12.50',
+  currency: 'EUR',
+  bookedOn: '2026-01-31',
+})
+
+export const RECONCILED_EXAMPLE = Object.freeze({
+  runId: null,
+  repeated: false,
+  dryRun: true,
+  railType: EXAMPLE.railType,
+  format: 'ndjson',
+  fileSha256: EXAMPLE.hash,
+  statementIds: [],
+  accounts: ['DE75512108001245126199'],
+  periodFrom: '2026-01-31T00:00:00.000Z',
+  periodTo: '2026-02-01T00:00:00.000Z',
+  settlementDays: 2,
+  entries: 1,
+  counts: {
+    matched: 1,
+    paidTwice: 0,
+    paidNotRecorded: 0,
+    recordedNotPaid: 0,
+    amountDiffers: 0,
+    reversed: 0,
+    unknownEntry: 0,
+  },
+  otherRails: 0,
+  unknownSums: {},
+  findings: [],
 })

@@ -43,7 +43,7 @@ export function healthRoutes({ isReady, metrics }: Health): readonly Route[] {
       access: 'read',
       participants: 'refused',
       answers: { 200: { description: 'Prometheus text.', contentType: 'text/plain' } },
-      example: { status: 200, answer: 'outbox_pending_depth 3\n' },
+      example: { status: 200, answer: 'outbox_pending_depth{kind="payment"} 3\n' },
       handle: async (_request, reply) => {
         const page = await metrics.read()
         return reply.type(metrics.contentType).serializer(String).send(page)

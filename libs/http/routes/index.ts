@@ -1,6 +1,7 @@
 import type { Clock } from '../../core/index.js'
 import type { Authenticator } from '../access/Authenticator.js'
 import type { Api } from '../Api.js'
+import type { HttpLimits } from '../limits.js'
 import type { StatusCache } from '../StatusCache.js'
 import type { SseConnections } from '../stream/SseConnections.js'
 import { contradictionRoutes } from './contradictions.js'
@@ -13,6 +14,7 @@ import { limitRoutes } from './limits.js'
 import { outboxRoutes } from './outbox.js'
 import { overviewRoutes } from './overview.js'
 import { pauseRoutes } from './pauses.js'
+import { reconciliationRoutes } from './reconciliations.js'
 import { returnRoutes } from './returns.js'
 import type { Route } from './route.js'
 import { schedulerRoutes } from './scheduler.js'
@@ -23,10 +25,11 @@ interface ApiParts {
   readonly statusCache: StatusCache
   readonly connections: SseConnections
   readonly authenticator: Authenticator
+  readonly limits: Required<HttpLimits>
   readonly clock: Clock
 }
 
-export function apiRoutes({ api, statusCache, connections, authenticator, clock }: ApiParts): readonly Route[] {
+export function apiRoutes({ api, statusCache, connections, authenticator, limits, clock }: ApiParts): readonly Route[] {
   return [
     ...overviewRoutes(api, statusCache),
     ...instructionRoutes(api, clock),
@@ -37,6 +40,7 @@ export function apiRoutes({ api, statusCache, connections, authenticator, clock 
     ...dispatchRoutes(api),
     ...pauseRoutes(api),
     ...limitRoutes(api),
+    ...reconciliationRoutes(api, limits),
     ...schedulerRoutes(api),
     ...leaseRoutes(api),
     ...inboxRoutes(api),

@@ -187,7 +187,7 @@ function acceptedOf({ instructionId }: OutboxInstruction, item: EnqueuedItem): A
  * only if the field is missing: a null probably means that the client lost its id or key.
  */
 function toInstruction(body: Instruction, { idempotencyKey, place = '', trace }: Origin): OutboxInstruction {
-  // Named fields: a rest pattern is slow on objects from the JSON parser.
+  // Names each field, because a rest pattern is slow on objects from the JSON parser.
   const {
     instructionId = idempotencyKey,
     participantId,

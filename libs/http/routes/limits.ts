@@ -1,12 +1,14 @@
 import { Type, type Static } from 'typebox'
 import {
   approveOutboxLimit,
+  isLimitProposal,
   proposeOutboxLimit,
   readLimits,
   withdrawOutboxLimit,
   type LimitRule,
 } from '../../outbox/index.js'
 import type { Api } from '../Api.js'
+import { ProblemError } from '../Problem.js'
 import { Id, nullable, oneOf, shape, Timestamp, Uuid } from '../shapes/common.js'
 import { ReasonBody, Withdrawn } from '../shapes/decisions.js'
 import { EXAMPLE } from './examples.js'
@@ -93,6 +95,9 @@ const REASON = { reason: 'agreed with risk, RISK-17' }
 export function limitRoutes({ roles }: Api): readonly Route[] {
   const common = { tag: 'limits', participants: 'refused' } as const
   const decision = { ...common, method: 'POST', access: 'operate' } as const
+  const requireProposal = async (proposalId: string) => {
+    if (!(await isLimitProposal(roles.readonly, proposalId))) throw new ProblemError('PROPOSAL_NOT_FOUND')
+  }
   return [
     route({
       ...common,
@@ -169,16 +174,16 @@ export function limitRoutes({ roles }: Api): readonly Route[] {
       summary: 'Approves and applies the proposal of a limit. Its proposer cannot approve it.',
       params: proposalIdParam,
       answers: { 200: { description: 'The limit is set or removed.', schema: LimitApproved } },
-      problems: ['SECOND_PERSON_REQUIRED', 'DECISION_REFUSED', 'INVALID_ARGUMENT'],
+      problems: ['PROPOSAL_NOT_FOUND', 'SECOND_PERSON_REQUIRED', 'DECISION_REFUSED', 'INVALID_ARGUMENT'],
       example: {
         params: { proposalId: EXAMPLE.approvableLimitId },
         status: 200,
         answer: { proposalId: EXAMPLE.approvableLimitId, name: 'globex-hourly' },
       },
-      handle: async ({ identity, params: { proposalId } }) => ({
-        proposalId,
-        name: await approveOutboxLimit(roles.control(identity), proposalId),
-      }),
+      handle: async ({ identity, params: { proposalId } }) => {
+        await requireProposal(proposalId)
+        return { proposalId, name: await approveOutboxLimit(roles.control(identity), proposalId) }
+      },
     }),
     route({
       ...decision,
@@ -187,7 +192,7 @@ export function limitRoutes({ roles }: Api): readonly Route[] {
       params: proposalIdParam,
       body: ReasonBody,
       answers: { 200: { description: 'The proposal is withdrawn.', schema: Withdrawn } },
-      problems: ['DECISION_REFUSED', 'INVALID_ARGUMENT'],
+      problems: ['PROPOSAL_NOT_FOUND', 'DECISION_REFUSED', 'INVALID_ARGUMENT'],
       example: {
         params: { proposalId: EXAMPLE.withdrawableLimitId },
         body: REASON,
@@ -195,6 +200,7 @@ export function limitRoutes({ roles }: Api): readonly Route[] {
         answer: { proposalId: EXAMPLE.withdrawableLimitId },
       },
       handle: async ({ identity, params: { proposalId }, body: { reason } }) => {
+        await requireProposal(proposalId)
         await withdrawOutboxLimit(roles.control(identity), proposalId, reason)
         return { proposalId }
       },

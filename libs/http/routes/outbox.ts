@@ -11,12 +11,22 @@ import {
   readReplacement,
   searchItems,
   searchParticipant,
+  type ItemKind,
 } from '../../outbox/index.js'
+import { readPaymentEntries } from '../../reconciliation/index.js'
 import type { Identity } from '../access/Identity.js'
 import type { Api, Role, ShowPayload } from '../Api.js'
 import { ProblemError } from '../Problem.js'
 import { Id, oneOf } from '../shapes/common.js'
-import { ItemStateShape, OutboxPage, Proof, Timeline, type ProofBlock, type ProofRow } from '../shapes/outbox.js'
+import {
+  ItemKindShape,
+  ItemStateShape,
+  OutboxPage,
+  Proof,
+  Timeline,
+  type ProofBlock,
+  type ProofRow,
+} from '../shapes/outbox.js'
 import { ATTEMPT_EXAMPLE, EXAMPLE, ITEM_EXAMPLE } from './examples.js'
 import {
   decodeCursor,
@@ -31,6 +41,7 @@ import {
   participantsFor,
   UUID_PART,
 } from './parameters.js'
+import { readFindings } from './reconciliations.js'
 import { route, type Route } from './route.js'
 
 const BY_ID = { list: 'outbox', parts: { id: UUID_PART } }
@@ -39,7 +50,8 @@ const BY_SEQUENCE = { list: 'stream', parts: { number: NUMBER_PART } }
 
 const BY_ROW = { list: 'proof', parts: { kind: /^(?:identity|attempt|event)$/, number: NUMBER_PART } }
 
-export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
+export function outboxRoutes(api: Api): readonly Route[] {
+  const { roles, protection } = api
   return [
     route({
       method: 'GET',
@@ -58,6 +70,7 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
               'instruction id, participant, rail reference, idempotency key of this caller, or outbox id (at least its first eight digits): returns one page of the newest matches',
           }),
         ),
+        kind: Type.Optional(ItemKindShape),
         state: Type.Optional(ItemStateShape),
         returned: Type.Optional(oneOf(['true'], 'only payments of which the rail returned money')),
         rail: Type.Optional(Id),
@@ -73,22 +86,23 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
         answer: { items: [ITEM_EXAMPLE], next: null },
       },
       handle: async ({ identity, query }) => {
-        const { q, state, rail, participant, cursor, limit = LIMIT_DEFAULT } = query
+        const { q, kind, state, rail, participant, cursor, limit = LIMIT_DEFAULT } = query
         const returned = query.returned === 'true'
         const participants = participantsFor(identity, participant)
         const found =
           q !== undefined
             ? await named(roles.readonly, q, { participants, keyScope: identity.keyScope, cursor, limit })
             : participant !== undefined && state === undefined && rail === undefined && !returned
-              ? await streamOf(roles.readonly, participant, { cursor, limit })
-              : await searched(roles.readonly, { participants, state, returned, rail, cursor, limit })
+              ? await streamOf(roles.readonly, participant, { kind, cursor, limit })
+              : await searched(roles.readonly, { participants, kind, state, returned, rail, cursor, limit })
         const items = await readItemViews(roles.readonly, found.ids)
-        // With a search word, the filters by state, return and rail apply to its matches.
+        // With a search word, the filters by kind, state, return and rail apply to its matches.
         const kept =
           q === undefined
             ? items
             : items.filter(
                 (item) =>
+                  (kind === undefined || (kind === 'message') === item.isMessage) &&
                   (state ?? item.state) === item.state &&
                   (!returned || item.returned) &&
                   (rail ?? item.railType) === item.railType,
@@ -100,7 +114,7 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
       method: 'GET',
       path: '/v1/outbox/{outboxId}',
       tag: 'payments',
-      summary: 'Timeline of one payment: its state, lease, attempts, events, decisions and redrives.',
+      summary: 'Timeline of one payment: its state, lease, attempts, events, bank entries, decisions and redrives.',
       access: 'read',
       participants: 'filtered',
       params: outboxIdParam,
@@ -113,9 +127,11 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
           item: ITEM_EXAMPLE,
           attempts: [ATTEMPT_EXAMPLE],
           events: [],
+          bankEntries: [],
           proposals: [],
           redrivenAs: [],
           replacedBy: null,
+          findings: [],
         },
       },
       handle: async ({ identity, params: { outboxId } }) => {
@@ -127,9 +143,11 @@ export function outboxRoutes({ roles, protection }: Api): readonly Route[] {
           item,
           attempts: attempts.map(({ outboxId: _of, ...attempt }) => attempt),
           events: await readEventViews(roles.readonly, outboxId),
+          bankEntries: await readPaymentEntries(roles.readonly, outboxId),
           proposals: await readProposalsOf(roles.readonly, ids),
           redrivenAs: (await readRedrives(roles.readonly, ids)).map((redrive) => redrive.as),
           replacedBy: await readReplacement(roles.readonly, outboxId),
+          findings: (await readFindings(api, identity, { outboxId, limit: LIMIT_DEFAULT })).items,
         }
       },
     }),
@@ -207,32 +225,43 @@ interface Found {
 
 async function searched(
   role: Role,
-  { participants, state, returned, rail, cursor, limit }: Page & SearchedBy & { readonly rail: string | undefined },
+  { participants, kind, state, returned, rail, cursor, limit }: Page & SearchedBy,
 ): Promise<Found> {
   // Failed items have another order, so a cursor of one list is invalid in the other.
-  const kind = state === 'FAILED' ? BY_FAILURE : BY_ID
-  const before = decodeCursor(kind, cursor)?.id
+  const list = state === 'FAILED' ? BY_FAILURE : BY_ID
+  const before = decodeCursor(list, cursor)?.id
   const { ids, next } = await searchItems(role, {
     limit,
     returned,
     ...ofParticipants(participants),
+    ...(kind === undefined ? {} : { kind }),
     ...(state === undefined ? {} : { state }),
     ...(rail === undefined ? {} : { railType: rail }),
     ...(before === undefined ? {} : { before }),
   })
-  return { ids, next: next === null ? null : encodeCursor(kind, { id: next }) }
+  return { ids, next: next === null ? null : encodeCursor(list, { id: next }) }
 }
 
 interface SearchedBy {
   readonly participants: readonly string[] | undefined
+  readonly kind: ItemKind | undefined
   readonly state: Parameters<typeof searchItems>[1]['state'] | undefined
   readonly returned: boolean
+  readonly rail: string | undefined
 }
 
-async function streamOf(role: Role, participant: string, { cursor, limit }: Page): Promise<Found> {
+async function streamOf(
+  role: Role,
+  participant: string,
+  { kind, cursor, limit }: Page & Pick<SearchedBy, 'kind'>,
+): Promise<Found> {
   const number = decodeCursor(BY_SEQUENCE, cursor)?.number
   const before = number === undefined ? {} : { before: BigInt(number) }
-  const { ids, next } = await searchParticipant(role, participant, { ...before, limit })
+  const { ids, next } = await searchParticipant(role, participant, {
+    ...before,
+    ...(kind === undefined ? {} : { kind }),
+    limit,
+  })
   return { ids, next: next === null ? null : encodeCursor(BY_SEQUENCE, { number: String(next) }) }
 }
 

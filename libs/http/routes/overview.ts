@@ -70,6 +70,7 @@ const STATUS_EXAMPLE = {
     cancelledLastHour: '0',
     unreviewedContradictionCount: '1',
     outcomeUnknownCount: '1',
+    messages: { heldCount: '0', deadCount: '1', deadLastHour: '0' },
   },
   allPaused: null,
   rails: [RAIL_EXAMPLE],

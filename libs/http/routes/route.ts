@@ -11,6 +11,7 @@ export interface Example {
   readonly params?: Readonly<Record<string, string>>
   readonly query?: Readonly<Record<string, string>>
   readonly headers?: Readonly<Record<string, string>>
+  /** JSON, or the text of an uploaded file. */
   readonly body?: unknown
   readonly status: number
   readonly answer: unknown
@@ -43,6 +44,8 @@ export interface Route {
   readonly bodyLimit?: number | undefined
   /** Whether the handler receives the bytes of the body, because a signature covers them. */
   readonly rawBody?: boolean | undefined
+  /** Media types of a file that the handler reads as a stream; absent if the body is JSON. */
+  readonly upload?: readonly string[] | undefined
   readonly answers: Readonly<Record<number, RouteResponse>>
   /** Problems besides those common to all routes. */
   readonly problems: readonly ProblemCode[]

@@ -63,6 +63,7 @@ export const Approved = shape({
   outboxId: Uuid,
   decision: DecisionShape,
   redrivenAs: nullable(Uuid),
+  applied: Type.Boolean({ description: 'false if a second person must approve it too' }),
 })
 export type Approved = Static<typeof Approved>
 

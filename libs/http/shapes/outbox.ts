@@ -1,5 +1,6 @@
 import { Type, type Static } from 'typebox'
 import { Cursor, Id, JsonObjectShape, nullable, oneOf, pageOf, shape, Timestamp, Uuid, WholeNumber } from './common.js'
+import { Finding } from './reconciliation.js'
 
 export const ItemStateShape = oneOf(
   ['DUE', 'SCHEDULED', 'LEASED', 'EXPIRED', 'BLOCKED', 'HELD', 'DISPATCHED', 'FAILED'],
@@ -13,6 +14,7 @@ const AttemptActionShape = oneOf(
   'sent: the rail was called; inquired: nothing was sent, the rail was asked about an earlier send; not_sent: the attempt ended before the call; decided: two people decided; expired: the lease expired; cancelled: it was cancelled before it was sent',
 )
 
+export const ItemKindShape = oneOf(['payment', 'message'], 'payments (the default) or messages')
 export const DecisionShape = oneOf(['DISPATCHED', 'FAILED', 'RETRY', 'REDRIVE'])
 
 const moneyFields = {
@@ -135,13 +137,34 @@ export type Proposal = Static<typeof Proposal>
 export const InstructionItem = shape({ ...itemFields, attempts: Type.Array(Attempt) })
 export type InstructionItem = Static<typeof InstructionItem>
 
+const DateText = Type.String({ pattern: '^\\d{4}-\\d{2}-\\d{2}$' })
+
+const BankEntry = shape(
+  {
+    runId: { ...Uuid, description: 'first reconciliation that saw the entry' },
+    seenAt: Timestamp,
+    kind: oneOf(
+      ['payout', 'reversal', 'debit_reversal'],
+      'payout: the bank paid; reversal: it sent the money back; debit_reversal: a debit that it marks as a reversal',
+    ),
+    amount: nullable(Type.String({ description: 'null if the rail’s field classes withhold it' })),
+    currency: nullable(Type.String()),
+    bookedOn: nullable(DateText),
+    valuedOn: nullable(DateText),
+    returnCode: nullable(Type.String()),
+  },
+  { description: 'entry of a bank statement about this payment' },
+)
+
 export const Timeline = shape({
   item: OutboxItem,
   attempts: Type.Array(Attempt),
   events: Type.Array(OutboxEvent),
+  bankEntries: Type.Array(BankEntry),
   proposals: Type.Array(Proposal),
   redrivenAs: Type.Array(Uuid, { description: 'redrives of this item, oldest first' }),
   replacedBy: nullable({ ...Uuid, description: 'payment that replaces this one' }),
+  findings: Type.Array(Finding, { description: 'differences between bank statements and the payment' }),
   // Late outcomes are events: LATE_OUTCOME, and TERMINAL_BLOCKED for one that contradicts the ledger.
 })
 export type Timeline = Static<typeof Timeline>

@@ -145,6 +145,10 @@ export const QueueStats = shape({
   cancelledLastHour: WholeNumber,
   unreviewedContradictionCount: WholeNumber,
   outcomeUnknownCount: WholeNumber,
+  messages: {
+    ...shape({ heldCount: WholeNumber, deadCount: WholeNumber, deadLastHour: WholeNumber }),
+    description: 'messages among the held and the FAILED items; cancelled ones do not count',
+  },
 })
 export type QueueStats = Static<typeof QueueStats>
 

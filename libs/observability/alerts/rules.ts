@@ -1,10 +1,12 @@
 import type { SealingBlocker } from '../../ledger/index.js'
+import type { ItemKind } from '../../outbox/index.js'
+import type { ReconciliationStatus } from '../../reconciliation/index.js'
 import type { SystemStatus } from '../createStatusRegistry.js'
 import type { Condition, Quantity } from './conditions.js'
 
 /**
  * A rule about one condition. `AlertEvaluator`, the rules file for Prometheus (`prometheusRules`) and the page
- * `docs/operate/alerts.md` use the same list.
+ * `docs/reference/alerts.md` use the same list.
  */
 export interface AlertRule {
   readonly name: string
@@ -34,6 +36,7 @@ export interface AlertThresholds {
   readonly alertRetries: number
   readonly alertSchedulerSeconds: number
   readonly alertSealingSeconds: number
+  readonly alertReconciliationSeconds: number
 }
 
 export const ALERT_THRESHOLDS: AlertThresholds = Object.freeze({
@@ -45,15 +48,27 @@ export const ALERT_THRESHOLDS: AlertThresholds = Object.freeze({
   alertRetries: 20,
   alertSchedulerSeconds: 60,
   alertSealingSeconds: 900,
+  alertReconciliationSeconds: 259_200,
 })
 
 const QUARTER_SECONDS = 900
 
 const metric = (name: string): Quantity => ({ metric: name })
-const recently = (state: string): Quantity => ({ metric: 'outbox_recent_attempts', labels: { state } })
-const recentlySince = (state: string): Quantity => ({
+const payments = (name: string): Quantity => ({ metric: name, labels: { kind: 'payment' } })
+const messages = (name: string): Quantity => ({ metric: name, labels: { kind: 'message' } })
+const recently = (state: string, kind: ItemKind = 'payment'): Quantity => ({
+  metric: 'outbox_recent_attempts',
+  labels: { state, kind },
+})
+const recentlySince = (state: string, kind: ItemKind = 'payment'): Quantity => ({
   metric: 'outbox_recent_attempts_age_seconds',
-  labels: { state },
+  labels: { state, kind },
+})
+const heldFor = (reason: string): Quantity => ({ metric: 'outbox_held_by_reason', labels: { reason } })
+const openFindings = (kind: string): Quantity => ({ metric: 'reconciliation_findings_open', labels: { kind } })
+const criticalSince = (kind: string): Quantity => ({
+  metric: 'reconciliation_oldest_critical_finding_age_seconds',
+  labels: { kind },
 })
 const above = (left: Quantity, right: Quantity): Condition => ({ is: 'above', left, right })
 const below = (left: Quantity, right: Quantity): Condition => ({ is: 'below', left, right })
@@ -70,14 +85,15 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
     alertRetries,
     alertSchedulerSeconds,
     alertSealingSeconds,
+    alertReconciliationSeconds,
   } = thresholds
   return [
     {
       name: 'SymphonyOldestPendingAge',
       severity: 'critical',
       forSeconds: 0,
-      when: above(metric('oldest_due_age_seconds'), alertDueSeconds),
-      age: metric('oldest_due_age_seconds'),
+      when: above(payments('oldest_due_age_seconds'), alertDueSeconds),
+      age: payments('oldest_due_age_seconds'),
       threshold: threshold('alertDueSeconds'),
       summary: `A payment has been due for more than ${span(alertDueSeconds)}, and no worker has claimed it.`,
       firstLook: 'symphony status: are workers alive, is a rail paused, is its breaker open?',
@@ -87,8 +103,8 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       name: 'SymphonyOldestUnfinishedAge',
       severity: 'critical',
       forSeconds: 0,
-      when: above(metric('oldest_unfinished_age_seconds'), alertUnfinishedSeconds),
-      age: metric('oldest_unfinished_age_seconds'),
+      when: above(payments('oldest_unfinished_age_seconds'), alertUnfinishedSeconds),
+      age: payments('oldest_unfinished_age_seconds'),
       threshold: threshold('alertUnfinishedSeconds'),
       summary: `A payment was created more than ${span(alertUnfinishedSeconds)} ago and has not ended: it is retried, blocked or held.`,
       firstLook: 'symphony status, symphony holds list, and the oldest payments in the dashboard.',
@@ -98,8 +114,8 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       name: 'SymphonyNoWorkerAlive',
       severity: 'critical',
       forSeconds: 0,
-      when: above(metric('due_without_worker_seconds'), alertNoWorkerSeconds),
-      age: metric('due_without_worker_seconds'),
+      when: above(payments('due_without_worker_seconds'), alertNoWorkerSeconds),
+      age: payments('due_without_worker_seconds'),
       threshold: threshold('alertNoWorkerSeconds'),
       summary: `Payments have been due for more than ${span(alertNoWorkerSeconds)} while no relayer reported.`,
       firstLook: 'The worker processes: do they run, and can they reach the database?',
@@ -141,10 +157,10 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       severity: 'critical',
       forSeconds: 0,
       when: all(
-        above(metric('expired_lease_count'), 0),
-        above(metric('oldest_expired_lease_age_seconds'), alertExpiredLeaseSeconds),
+        above(payments('expired_lease_count'), 0),
+        above(payments('oldest_expired_lease_age_seconds'), alertExpiredLeaseSeconds),
       ),
-      age: metric('oldest_expired_lease_age_seconds'),
+      age: payments('oldest_expired_lease_age_seconds'),
       threshold: threshold('alertExpiredLeaseSeconds'),
       summary: `A lease expired more than ${span(alertExpiredLeaseSeconds)} ago, and neither a claim nor lease repair has taken the payment over.`,
       firstLook: 'Does a worker run (each includes lease repair)? What do its log lines say?',
@@ -166,8 +182,8 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       name: 'SymphonyPaymentsHeld',
       severity: 'warning',
       forSeconds: 0,
-      when: all(above(metric('outbox_held_count'), 0), above(metric('oldest_hold_age_seconds'), alertHeldSeconds)),
-      age: metric('oldest_hold_age_seconds'),
+      when: all(above(payments('outbox_held_count'), 0), above(payments('oldest_hold_age_seconds'), alertHeldSeconds)),
+      age: payments('oldest_hold_age_seconds'),
       threshold: threshold('alertHeldSeconds'),
       summary: `A payment has been held for more than ${span(alertHeldSeconds)} and waits for a decision.`,
       firstLook: 'symphony holds list: the reason of each.',
@@ -177,11 +193,52 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       name: 'SymphonyLimitExceeded',
       severity: 'critical',
       forSeconds: 0,
-      when: above({ metric: 'outbox_held_by_reason', labels: { reason: 'LIMIT_EXCEEDED' } }, 0),
+      when: above(heldFor('LIMIT_EXCEEDED'), 0),
       summary: 'Payments exceed a limit and are held: a loop in the application is possible.',
       firstLook: 'symphony limits list: which limit, and since when? symphony holds list: which payments?',
       remedy:
         'Stop the application if it enqueues by mistake. Otherwise release the payments, or let two people raise the limit.',
+    },
+    {
+      name: 'SymphonyOutcomeNotDelivered',
+      severity: 'critical',
+      forSeconds: 0,
+      when: above(heldFor('OUTCOME_NOT_DELIVERED'), 0),
+      summary: 'Outcome messages are held after 20 failed deliveries: the application does not learn these outcomes.',
+      firstLook: 'symphony holds list --kind message, then symphony show of one: which topic, which error?',
+      remedy: 'Repair the handler of the topic, then release each: symphony holds resolve ID --decision retry.',
+    },
+    {
+      name: 'SymphonyMessagesHeld',
+      severity: 'warning',
+      forSeconds: 0,
+      when: all(above(messages('outbox_held_count'), 0), above(messages('oldest_hold_age_seconds'), alertHeldSeconds)),
+      age: messages('oldest_hold_age_seconds'),
+      threshold: threshold('alertHeldSeconds'),
+      summary: `A message has been held for more than ${span(alertHeldSeconds)} and waits for a decision.`,
+      firstLook: 'symphony holds list --kind message: the reason of each.',
+      remedy: 'Repair the handler of the topic, then symphony holds resolve.',
+    },
+    {
+      name: 'SymphonyMessagesLate',
+      severity: 'warning',
+      forSeconds: 0,
+      when: above(messages('oldest_due_age_seconds'), alertDueSeconds),
+      age: messages('oldest_due_age_seconds'),
+      threshold: threshold('alertDueSeconds'),
+      summary: `A message has been due for more than ${span(alertDueSeconds)}, and no worker has claimed it.`,
+      firstLook: 'symphony status: are workers alive, and does one serve the topic?',
+      remedy: 'Start a worker with a handler of that topic. Resume a paused topic.',
+    },
+    {
+      name: 'SymphonyMessagesFailed',
+      severity: 'warning',
+      forSeconds: 0,
+      when: above(recently('FAILED', 'message'), 0),
+      age: recentlySince('FAILED', 'message'),
+      summary: 'Messages ended FAILED within the last 15 minutes.',
+      firstLook: 'symphony dlq list --kind message: which topic, which error code?',
+      remedy: 'Correct the handler, then redrive the messages (two people).',
     },
     {
       name: 'SymphonyUnknownRailCodes',
@@ -203,6 +260,58 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
         'Two reports about one payment contradict each other: a second payment, or an unrecorded one, is possible.',
       firstLook: 'symphony contradictions list: both rail references of each payment.',
       remedy: 'Compare each with the rail’s statements, then symphony contradictions review. Redrive nothing before.',
+    },
+    {
+      name: 'SymphonyPaidTwice',
+      severity: 'critical',
+      forSeconds: 0,
+      when: above(openFindings('paid_twice'), 0),
+      age: criticalSince('paid_twice'),
+      summary: 'A bank statement shows two booked entries for one payment.',
+      firstLook: 'symphony findings list --kind paid_twice: both entries of each payment.',
+      remedy: 'Ask the bank to return the second payment. Record the return, then close the finding with the reason.',
+    },
+    {
+      name: 'SymphonyRecordedNotPaid',
+      severity: 'critical',
+      forSeconds: 0,
+      when: above(openFindings('recorded_not_paid'), 0),
+      age: criticalSince('recorded_not_paid'),
+      summary: 'A payment is DISPATCHED, and the bank statement of its period does not contain it.',
+      firstLook: 'symphony findings list --kind recorded_not_paid: rail reference and time of each payment.',
+      remedy: 'Ask the bank for the payment by its reference before you pay again. Then close the finding.',
+    },
+    {
+      name: 'SymphonyPaidNotRecorded',
+      severity: 'critical',
+      forSeconds: 0,
+      when: above(criticalSince('paid_not_recorded'), 0),
+      age: criticalSince('paid_not_recorded'),
+      summary: 'The bank paid a payment that the ledger records as FAILED.',
+      firstLook: 'symphony findings list --kind paid_not_recorded: was the payment redriven or replaced?',
+      remedy: 'Redrive nothing. If the debt was paid again, ask for the money back. Then close the finding.',
+    },
+    {
+      name: 'SymphonyPaidAmountDiffers',
+      severity: 'critical',
+      forSeconds: 0,
+      when: above(openFindings('amount_differs'), 0),
+      age: criticalSince('amount_differs'),
+      summary: 'The bank booked another amount or currency than the payment has.',
+      firstLook: 'symphony findings list --kind amount_differs: both amounts of each payment.',
+      remedy: 'Ask the bank, and check the rail’s adapter: it may format amounts wrongly. Then close the finding.',
+    },
+    {
+      name: 'SymphonyReconciliationLate',
+      severity: 'warning',
+      forSeconds: 0,
+      when: above(metric('reconciliation_age_seconds'), alertReconciliationSeconds),
+      age: metric('reconciliation_age_seconds'),
+      threshold: threshold('alertReconciliationSeconds'),
+      summary: `A rail that was reconciled before has had no new statement for more than ${span(alertReconciliationSeconds)}.`,
+      firstLook: 'symphony findings runs, and the job that downloads the statement: which rail, since when?',
+      remedy: 'Run symphony reconcile with the missing statements.',
+      detail: ({ reconciliation: { rails } }) => lateRails(rails, alertReconciliationSeconds),
     },
     {
       name: 'SymphonyLedgerChainBroken',
@@ -277,6 +386,16 @@ function span(seconds: number): string {
   if (seconds % 3_600 === 0) return `${seconds / 3_600} h`
   return seconds % 60 === 0 ? `${seconds / 60} min` : `${seconds} s`
 }
+
+/** Returns the rails whose last reconciliation is too long ago, longest first; undefined without one. */
+function lateRails(rails: ReconciliationStatus['rails'], thresholdSeconds: number): string | undefined {
+  const late = rails.filter(({ ageSeconds }) => ageSeconds > thresholdSeconds)
+  if (late.length === 0) return undefined
+  const words = late.toSorted((left, right) => right.ageSeconds - left.ageSeconds).slice(0, RAILS_NAMED_MAX)
+  return words.map(({ rail, ageSeconds }) => `${rail}: ${Math.floor(ageSeconds / 3_600)} h`).join(', ')
+}
+
+const RAILS_NAMED_MAX = 10
 
 /** Returns a text such as `session 4711 of user app (psql, database payments), transaction open for 10800 s`. */
 function describeBlocker({ pid, prepared, user, application, database, ageSeconds }: SealingBlocker): string {

@@ -44,7 +44,7 @@ export class DemoEnvironment {
       await deploy({
         url: server.url,
         schema,
-        createLogins: [{ ...login, roles: ['ingest', 'executor', 'readonly', 'auditor'] }],
+        createLogins: [{ ...login, roles: ['ingest', 'executor', 'control', 'readonly', 'auditor'] }],
       })
       signal.throwIfAborted()
       const bookFile = join(folder, 'rail-book.ndjson')

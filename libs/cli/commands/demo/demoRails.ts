@@ -4,6 +4,7 @@ import { between, type Random } from './seededRandom.js'
 
 const INQUIRING_RAIL = 'demo-inquire'
 const RESENDING_RAIL = 'demo-resend'
+export const DEMO_RAILS: readonly string[] = [INQUIRING_RAIL, RESENDING_RAIL]
 
 export const BOOK_URL = 'SYMPHONY_DEMO_BOOK_URL'
 

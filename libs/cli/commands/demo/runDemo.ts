@@ -1,14 +1,19 @@
+import { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { systemClock } from '../../../core/index.js'
 import { openDatabase, type Database } from '../../../db/index.js'
 import { openLedger, type AuditReport } from '../../../ledger/index.js'
 import { enqueuePaymentOutboxBatch, readOutboxStatus, type OutboxStatus } from '../../../outbox/index.js'
+import { FieldVault } from '../../../protection/index.js'
+import { readBook } from '../../../rails/index.js'
+import { reconcile } from '../../../reconciliation/index.js'
 import { sleep } from '../../../worker/index.js'
 import { ProgressBar, type Cli } from '../../terminal/Terminal.js'
 import { readRailEffects } from '../ledger/withLedger.js'
 import { DemoEnvironment } from './DemoEnvironment.js'
 import { DemoFleet } from './DemoFleet.js'
-import { BOOK_URL, demoPayment } from './demoRails.js'
+import { generateStatement } from '../statements/generateStatement.js'
+import { BOOK_URL, DEMO_RAILS, demoPayment } from './demoRails.js'
 import { between, seededRandom, type Random } from './seededRandom.js'
 
 export interface DemoOptions {
@@ -26,8 +31,17 @@ export interface DemoResult {
   readonly railEffects: number
   readonly doublePaid: number
   readonly lost: number
+  /** Payments that the statement of the rail shows once, with the recorded amount. */
+  readonly matched: number
+  /** Critical findings of the reconciliation with that statement. */
+  readonly criticalFindings: number
   readonly workerKills: number
   readonly seconds: number
+}
+
+/** Returns whether ledger, rail book and statement agree. */
+function isSound({ lost, doublePaid, matched, dispatched, criticalFindings }: DemoResult): boolean {
+  return lost === 0 && doublePaid === 0 && matched === dispatched && criticalFindings === 0
 }
 
 export interface DemoOutcome {
@@ -41,7 +55,7 @@ export interface DemoOutcome {
 
 /**
  * Enqueues payments, runs worker processes against a failing rail and kills some of them. Then audits the ledger
- * against the rail book, which a separate process keeps. That process is never killed.
+ * against the rail book, which a separate process keeps and which is never killed, and reconciles it with a statement.
  */
 export async function runDemo(options: DemoOptions, cli: Cli): Promise<DemoOutcome> {
   const environment = await DemoEnvironment.open({ ...options, searchPath: cli.env['PATH'], signal: cli.signal })
@@ -59,8 +73,9 @@ export async function runDemo(options: DemoOptions, cli: Cli): Promise<DemoOutco
       const ledger = await openLedger({ url: environment.url, schema: environment.schema })
       const report = await ledger.audit({ effects: await readRailEffects(environment.bookFile), drained: true })
       await ledger.close()
-      const result = summarise(options.payments, report, workerKills, seconds)
-      sound = report.ok && result.lost === 0 && result.doublePaid === 0
+      const reconciled = await reconcileBook(environment.bookFile, options.seed, database)
+      const result = summarise(options.payments, report, workerKills, seconds, reconciled)
+      sound = report.ok && isSound(result)
       return {
         result,
         audit: report,
@@ -74,6 +89,33 @@ export async function runDemo(options: DemoOptions, cli: Cli): Promise<DemoOutco
     await environment.close()
     // Keeps the files after a failure; removes them after a success or an interruption.
     if (sound || cli.signal.aborted) await environment.remove()
+  }
+}
+
+type Reconciled = Pick<DemoResult, 'matched' | 'criticalFindings'>
+
+/** Writes the rail book as a bank would, as a camt.053 statement, and reconciles each rail with it. */
+async function reconcileBook(bookFile: string, seed: string, database: Database): Promise<Reconciled> {
+  const payments = [...(await readBook(bookFile)).values()].flatMap((effect) => {
+    const { reference: outboxId, amount, currency, at, count } = effect
+    const payment = { outboxId, amount: amount ?? '', currency: currency ?? '', state: 'DISPATCHED' }
+    return Array.from({ length: count }, () => ({ ...payment, completedAt: new Date(at) }))
+  })
+  const format = 'camt053'
+  const { text } = generateStatement({ payments, errors: {}, format, seed })
+  const statement = Buffer.from([...text()].join(''))
+  const runs = await Promise.all(
+    DEMO_RAILS.map((rail) =>
+      reconcile(
+        database.as('symphony_control'),
+        { rail, statement: Readable.from([statement]), format },
+        { vault: new FieldVault(new Map()) },
+      ),
+    ),
+  )
+  return {
+    matched: runs.reduce((sum, { counts }) => sum + counts.matched, 0),
+    criticalFindings: runs.flatMap(({ findings }) => findings.filter(({ severity }) => severity === 'critical')).length,
   }
 }
 
@@ -173,7 +215,13 @@ function programFile(name: string): string {
   return fileURLToPath(new URL(name, import.meta.url))
 }
 
-function summarise(payments: number, report: AuditReport, workerKills: number, seconds: number): DemoResult {
+function summarise(
+  payments: number,
+  report: AuditReport,
+  workerKills: number,
+  seconds: number,
+  reconciled: Reconciled,
+): DemoResult {
   const { counts, invariants, railEffects, doublePaid } = report
   const dispatched = Number(counts.dispatched)
   const failed = Number(counts.failed)
@@ -189,6 +237,7 @@ function summarise(payments: number, report: AuditReport, workerKills: number, s
     railEffects,
     doublePaid,
     lost,
+    ...reconciled,
     workerKills,
     seconds: Math.round(seconds * 10) / 10,
   }

@@ -78,12 +78,12 @@ async function runEvidenceCheck(folder: string, flags: GivenFlags, cli: Cli): Pr
   const publicKey = textFlag(flags, 'publicKey')
   const check = await checkEvidence({ folder, ...(publicKey === undefined ? {} : { publicKey }) })
   if (flags['json'] === true) return cli.terminal.printJson({ folder, ok: true, ...check })
-  const { files, sha256, signed, blocks, checkpoints } = check
+  const { files, sha256, signed, blocks, checkpoints, reconciliations } = check
   cli.terminal.print(
     `${folder}: ${countOf(files, 'file is', 'files are')} unchanged, ${countOf(blocks, 'block')} in order,`,
   )
   cli.terminal.print(
-    `${countOf(checkpoints, 'checkpoint fits', 'checkpoints fit')}. The SHA-256 of the manifest is ${sha256}`,
+    `${countOf(checkpoints, 'checkpoint fits', 'checkpoints fit')}, ${countOf(reconciliations, 'reconciliation agrees', 'reconciliations agree')}. The SHA-256 of the manifest is ${sha256}`,
   )
   cli.terminal.print(signed ? 'It is signed with the key you gave.' : 'Its author is not verified: no key was given.')
 }

@@ -7,6 +7,7 @@ import { useResource } from '../../data/useResource.js'
 import { ActionForm } from '../../parts/ActionForm.js'
 import { Empty } from '../../parts/Empty.js'
 import { formText } from '../../parts/formText.js'
+import { KindChoices } from '../../parts/KindChoices.js'
 import { ResourceView } from '../../parts/ResourceView.js'
 import { RelativeTime } from '../../parts/RelativeTime.js'
 import { Panel } from '../../parts/Panel.js'
@@ -143,24 +144,7 @@ function PauseDialog({ rails, onClose, onDone }: PauseDialogProps & { readonly r
     <Dialog title="Pause something" onClose={onClose}>
       <ActionForm action="Pause it" onDone={onClose} act={act}>
         <p>Workers claim none of its payments and messages until it is resumed. Calls in progress continue.</p>
-        <fieldset class="choices">
-          <legend class="unseen">What is paused</legend>
-          {Object.entries(HINTS).map(([value, { label, hint }]) => (
-            <label key={value}>
-              <input
-                type="radio"
-                name="kind"
-                value={value}
-                checked={kind === value}
-                onChange={() => setKind(isKind(value) ? value : kind)}
-              />
-              <span>
-                {label}
-                <span class="hint">{hint}</span>
-              </span>
-            </label>
-          ))}
-        </fieldset>
+        <KindChoices legend="What is paused" kinds={HINTS} chosen={kind} onChoose={setKind} />
         {kind === 'all' ? (
           <label class="check">
             <input type="checkbox" required /> Stop every rail: no payment and no message is sent
@@ -200,10 +184,6 @@ const HINTS: Readonly<Record<Kind, { readonly label: string; readonly hint: stri
   participant: { label: 'A participant', hint: 'All of its payments, on every rail.' },
   stream: { label: 'An ordered stream', hint: 'Only the payments of a participant that must keep their order.' },
   all: { label: 'Everything', hint: 'All rails, payments and messages. Unlike a freeze, it makes no outcome unknown.' },
-}
-
-function isKind(word: string): word is Kind {
-  return Object.hasOwn(KINDS, word)
 }
 
 function ResumeDialog({ pause, onClose, onDone }: PauseDialogProps & { readonly pause: Pause }) {

@@ -8,7 +8,9 @@ import { styleOfState, type Tone } from '../../parts/states.js'
 
 export function QueueStatsPanel({ status }: { readonly status: Status }) {
   const { queue, latency } = status
-  const deadLastHour = without(queue.failedLastHour, queue.cancelledLastHour)
+  const { messages } = queue
+  const deadLastHour = without(queue.failedLastHour, queue.cancelledLastHour, messages.deadLastHour)
+  const held = without(queue.heldCount, messages.heldCount)
   const ended = Number(queue.dispatchedLastHour) + Number(deadLastHour)
   return (
     <section class="panel" aria-label="Figures">
@@ -36,17 +38,12 @@ export function QueueStatsPanel({ status }: { readonly status: Status }) {
         >
           may be paid
         </StatTile>
-        <StatTile
-          name="Held"
-          value={count(queue.heldCount)}
-          href={pathTo(['holds'])}
-          tone={toneOf('held', queue.heldCount)}
-        >
-          {plural(queue.heldCount, 'needs', 'need')} a decision
+        <StatTile name="Held" value={count(held)} href={pathTo(['holds'])} tone={toneOf('held', held)}>
+          {plural(held, 'needs', 'need')} a decision
         </StatTile>
         <StatTile
           name="Dead letters"
-          value={count(without(queue.dlqDepth, queue.cancelledTotal))}
+          value={count(without(queue.dlqDepth, queue.cancelledTotal, messages.deadCount))}
           href={pathTo(['dlq'])}
           tone={toneOf('bad', deadLastHour)}
         >
@@ -58,9 +55,9 @@ export function QueueStatsPanel({ status }: { readonly status: Status }) {
   )
 }
 
-/** Returns a count without its cancelled payments, which are no dead letters. */
-function without(failed: string, cancelled: string): string {
-  return String(Number(failed) - Number(cancelled))
+/** Returns a count without cancelled items or messages, which the lists do not show. */
+function without(all: string, ...others: readonly string[]): string {
+  return String(others.reduce((left, other) => left - Number(other), Number(all)))
 }
 
 function toneOf(tone: Tone, number: string): Tone | undefined {

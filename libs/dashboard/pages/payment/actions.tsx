@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import type { OutboxItem, Proposal } from '../../../http/index.js'
-import { approveProposal, cancelPayment, placeHold, redrive, resolveHold } from '../../data/api.js'
+import { approveProposal, cancelPayment, placeHold, recordReturn, redrive, resolveHold } from '../../data/api.js'
 import { plural } from '../../data/format.js'
 import { forEachInSequence } from '../../data/forEachInSequence.js'
 import { ActionForm } from '../../parts/ActionForm.js'
@@ -13,6 +13,7 @@ import { ReasonField, ReasonDialog } from '../../parts/ReasonDialog.js'
 import { Dialog } from '../../parts/Dialog.js'
 import { styleOfState } from '../../parts/states.js'
 import { StateTag } from '../../parts/StateTag.js'
+import { TextField } from '../../parts/TextField.js'
 
 interface ItemDialogProps {
   readonly item: OutboxItem
@@ -61,6 +62,55 @@ export function CancelDialog({ item, onClose, onDone }: ItemDialogProps) {
         return `${item.instructionId} is cancelled.`
       }}
     />
+  )
+}
+
+/** Records that the rail sent money back. A part of the amount is possible; the sum of all parts is bounded. */
+export function ReturnDialog({ item, onClose, onDone }: ItemDialogProps) {
+  const act = async (form: FormData) => {
+    const day = formText(form, 'day')
+    const { created, returnedTotal } = await recordReturn(item.outboxId, {
+      amount: formText(form, 'amount'),
+      currency: formText(form, 'currency'),
+      code: formText(form, 'code'),
+      reference: formText(form, 'reference'),
+      ...(day === '' ? {} : { occurredAt: `${day}T00:00:00Z` }),
+    })
+    onDone()
+    return created
+      ? `The return is recorded. Returned in all: ${returnedTotal}.`
+      : 'This return was recorded before. Nothing changed.'
+  }
+  return (
+    <Dialog title="Record a return" onClose={onClose}>
+      <ActionForm action="Record the return" onDone={onClose} act={act}>
+        <p>
+          {item.instructionId}: <Money of={item} />. The rail sent this money back, or a part of it. The payment stays
+          dispatched, and the return is final.
+        </p>
+        <div class="row">
+          <TextField name="amount" label="Returned amount" pattern="[0-9]+([.][0-9]+)?" required />
+          <TextField
+            name="currency"
+            label="Currency"
+            pattern="[A-Z]{3}"
+            required
+            {...(item.currency === null ? {} : { preset: item.currency })}
+          />
+        </div>
+        <div class="row">
+          <TextField name="code" label="Code of the rail" hint="Such as AC04." required />
+          <TextField name="day" label="Date" isDate hint="In UTC. Empty: now." />
+        </div>
+        <TextField
+          name="reference"
+          label="Reference of the return"
+          hint="The rail’s own id. The same reference is recorded once."
+          maxLength={255}
+          required
+        />
+      </ActionForm>
+    </Dialog>
   )
 }
 
@@ -117,7 +167,7 @@ export function BulkApproveDialog({ asked, onClose, onDone }: ManyProps<OutboxIt
       explanation={`The approval applies the decision of each payment shown: ${wordsOf(asked)}. You are responsible for each of them.`}
       all={asked}
       act={({ proposalId }) => approveProposal(proposalId)}
-      announcement={`${asked.length} proposals are approved and applied.`}
+      announcement={`${asked.length} proposals are approved.`}
       needsReason={false}
       onClose={onClose}
       onDone={onDone}

@@ -11,6 +11,7 @@ function NotLoaded({ onClose }: { readonly onClose: () => void }) {
 
 export const HoldDialog = fetched(async () => (await import('./actions.js')).HoldDialog, NotLoaded)
 export const CancelDialog = fetched(async () => (await import('./actions.js')).CancelDialog, NotLoaded)
+export const ReturnDialog = fetched(async () => (await import('./actions.js')).ReturnDialog, NotLoaded)
 export const RedriveDialog = fetched(async () => (await import('./actions.js')).RedriveDialog, NotLoaded)
 export const ResolveDialog = fetched(async () => (await import('./actions.js')).ResolveDialog, NotLoaded)
 export const BulkRedriveDialog = fetched(async () => (await import('./actions.js')).BulkRedriveDialog, NotLoaded)
