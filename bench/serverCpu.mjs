@@ -8,8 +8,11 @@ SELECT pid, pid || ' ' || backend_start AS backend FROM pg_stat_activity
 WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
   AND application_name <> 'bench sealing'`
 
-/** Starts measuring. `end()` returns the CPU microseconds since then, or undefined if schedstat does not exist. */
-export async function watchServerCpu(url, pg) {
+/**
+ * Starts measuring. `end()` returns the CPU microseconds since then, or undefined if schedstat does not exist. `sampleMs` is the
+ * time that a backend may have worked after its last sample.
+ */
+export async function watchServerCpu(url, pg, sampleMs = SAMPLE_MS) {
   const client = new pg.Client({ connectionString: url, application_name: 'bench cpu' })
   await client.connect()
   const before = await readBackends(client)
@@ -22,7 +25,7 @@ export async function watchServerCpu(url, pg) {
     sampling = sampling.then(sample)
     // end() awaits the same promise and reports the failure.
     sampling.catch(() => {})
-  }, SAMPLE_MS)
+  }, sampleMs)
   return {
     end: async () => {
       clearInterval(timer)

@@ -26,6 +26,8 @@ await build({
     // The content security policy allows no inline script and no data: URL.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
+    // One file for the first page: shared chunks of pages that load later would make it larger.
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'first', tags: ['$initial'] }] } } },
     // A source map would double the size, and the sources are in the repository.
     sourcemap: false,
     reportCompressedSize: false,

@@ -1,4 +1,4 @@
-// Takes the screenshots of docs/operate/dashboard.md again, with a real server, database and browser.
+// Takes the screenshots of docs/reference/screenshots.md again, with a real server, database and browser.
 import { spawnSync } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'

@@ -9,6 +9,7 @@ import { notify } from './cases/notify.mjs'
 import { ordered } from './cases/ordered.mjs'
 import { paused } from './cases/paused.mjs'
 import { processes } from './cases/processes.mjs'
+import { reconcile } from './cases/reconcile.mjs'
 import { snapshot } from './cases/snapshot.mjs'
 import { status } from './cases/status.mjs'
 import { verify } from './cases/verify.mjs'
@@ -27,4 +28,5 @@ export const CASES = {
   fleet,
   verify,
   memory,
+  reconcile,
 }

@@ -7,6 +7,7 @@
 //   <!-- continues page.md -->       `npm run guides` first runs that page, which is in the same folder
 //   <!-- in the background -->       runs until the page ends
 //   <!-- until it says: words -->    is repeated until its output contains the words
+//   <!-- exits with 1 -->            ends with this exit code
 import { tokensOf, walk } from '../site/markdown.mjs'
 
 /** Returns the blocks of a page in order. `line` is the line of the fence. */
@@ -40,8 +41,8 @@ export function continuedPage(text) {
 
 /** Returns the file name in the comment on a block's first line. */
 export function fileOf({ code, language }) {
-  const [, name] = /^(?:\/\/|--) ([\w-]+(?:\.test)?\.(?:mjs|ts|sql))\b/.exec(code) ?? []
-  return ['js', 'ts', 'sql'].includes(language) ? name : undefined
+  const [, name] = /^(?:\/\/|--|<!--) ([\w-]+(?:\.test)?\.(?:mjs|ts|sql|xml))\b/.exec(code) ?? []
+  return ['js', 'ts', 'sql', 'xml'].includes(language) ? name : undefined
 }
 
 function notesOf(comment) {
@@ -54,6 +55,7 @@ function notesOf(comment) {
     setup: argumentOf('setup'),
     background: text === 'in the background' ? true : undefined,
     until: argumentOf('until it says:'),
+    exitCode: argumentOf('exits with'),
   }
   return Object.fromEntries(Object.entries(notes).filter(([, value]) => value !== undefined))
 }

@@ -5,6 +5,7 @@ export const GUIDES = [
   'docs/start/learn-the-outcome.md',
   'docs/coding/writing-a-rail.md',
   'docs/operate/least-privilege.md',
+  'docs/operate/reconcile.md',
   'docs/operate/auditor.md',
   'docs/operate/upgrade.md',
   'docs/operate/uninstall.md',

@@ -54,12 +54,14 @@ async function installPackage(folder) {
 function script(setup, steps) {
   const lines = ['set -em', 'jobs=()', `trap 'for job in "\${jobs[@]}"; do kill -- -$job; done; wait' EXIT`]
   if (setup !== '') lines.push('{', setup, '} > setup.out 2> setup.err')
-  for (const [index, { code, background, until, output }] of steps.entries()) {
+  for (const [index, { code, background, until, output, exitCode }] of steps.entries()) {
     const streams = `> ${index}.out 2> ${index}.err`
     lines.push(`echo ${index} > at`)
     if (background === true) lines.push('{', code, `} ${streams} &`, 'jobs+=($!)')
     else if (until !== undefined)
       lines.push('until', '{', code, `} ${streams} && grep -qF ${quoted(until)} ${index}.out; do :; done`)
+    else if (exitCode !== undefined)
+      lines.push('set +e', '{', code, `} ${streams}`, 'ended=$?', 'set -e', `[ $ended = ${exitCode} ]`)
     else if (isRefused(output)) lines.push('set +e', '{', code, `} ${streams}`, 'set -e')
     else lines.push('{', code, `} ${streams}`)
   }

@@ -4,7 +4,7 @@ import { wrapMarkdown } from '../wrapMarkdown.mjs'
 /** Further notes for operators, by the name of the rule. */
 const NOTES: Readonly<Record<string, string>> = {
   SymphonyOldestUnfinishedAge: 'A payment scheduled for later counts from its creation once it has been attempted.',
-  SymphonyDispatchFrozen: '[Before you lift the freeze](restore.md#before-you-lift-the-freeze).',
+  SymphonyDispatchFrozen: '[Before you lift the freeze](../operate/restore.md#before-you-lift-the-freeze).',
   SymphonyLedgerChainBroken:
     'The alert shows the last recorded verification: run `symphony ledger verify` by cron. `--textfile FILE` also ' +
     'writes the result for node_exporter, for a verification of an export.',
@@ -13,20 +13,20 @@ const NOTES: Readonly<Record<string, string>> = {
     'pid, user, application and database without it.',
 }
 
-/** Returns the page `docs/operate/alerts.md`. */
+/** Returns the page `docs/reference/alerts.md`. */
 export function alertsPage(rules: readonly AlertRule[]): string {
   return wrapMarkdown(`# Alerts
 
-For operators: every alert with its first check and remedy. \`critical\`: payments wait or outcomes are uncertain, act now. \`warning\`: act today. [Troubleshooting](troubleshooting.md) explains the faults.
+For operators: every alert with its first check and remedy. \`critical\`: payments wait or outcomes are uncertain, act now. \`warning\`: act today. [Troubleshooting](../operate/troubleshooting.md) explains the faults.
 
 - **With Prometheus:** load \`deploy/prometheus/symphony.rules.yml\` with \`rule_files:\` and route by the label \`severity\`. \`promtool test rules\` runs its tests. Conditions are per \`job\`, so one Prometheus can watch several deployments.
 - **Without Prometheus:** \`symphony status\`, \`GET /v1/alerts\` and the dashboard evaluate the same rules.
 
-Conditions and ages come from the database, so every process shows the same alerts, except \`SymphonyStatusMissing\`.
+Conditions and ages come from the database, so every process shows the same alerts, except \`SymphonyStatusMissing\`. Attempts of the last 15 minutes are counted per minute, so \`since\` of their alerts is up to a minute before the first attempt.
 
 ## Thresholds
 
-Thresholds are [settings](../reference/options.md#alert-thresholds) of \`start\`, \`api\` and \`status\`. Each alert names its setting in parentheses. \`symphony alerts\` and \`GET /v1/alerts\` show them. To write a rules file with other thresholds:
+Thresholds are [settings](options.md#alert-thresholds) of \`start\`, \`api\` and \`status\`. Each alert names its setting in parentheses. \`symphony alerts\` and \`GET /v1/alerts\` show them. To write a rules file with other thresholds:
 
 \`\`\`console
 symphony alerts --prometheus --alert-due-seconds 600 > symphony.rules.yml

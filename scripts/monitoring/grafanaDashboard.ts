@@ -16,11 +16,16 @@ interface Row {
 }
 
 const worst = (metric: string): string => `max(${metric}{job=~"$job"})`
+/** Number of payments and messages together. */
+const total = (metric: string): string => `sum(max by (kind) (${metric}{job=~"$job"}))`
 const rate = (metric: string, by = ''): string =>
   `sum${by === '' ? '' : ` by (${by})`} (rate(${metric}{job=~"$job"}[$__rate_interval]))`
 /** Rate of a counter from the database. Every process reports the same counter, so the rate uses `max`, not `sum`. */
-const ledgerRate = (metric: string, by = ''): string =>
-  `max${by === '' ? '' : ` by (${by})`} (rate(${metric}{job=~"$job"}[$__rate_interval]))`
+const ledgerRate = (metric: string, by = ''): string => {
+  const labels = by === '' ? '' : `${by}, `
+  const rates = `max by (${labels}kind) (rate(${metric}{job=~"$job"}[$__rate_interval]))`
+  return `sum${by === '' ? '' : ` by (${by})`} (${rates})`
+}
 const quantile = (q: number, histogram: string, by = ''): string =>
   `histogram_quantile(${q}, sum by (le${by === '' ? '' : `, ${by}`}) (rate(${histogram}_bucket{job=~"$job"}[$__rate_interval])))`
 
@@ -31,7 +36,7 @@ const ROWS: readonly Row[] = [
       {
         title: 'Pending',
         description: 'Items without a terminal outcome.',
-        queries: [[worst('outbox_pending_depth'), 'pending']],
+        queries: [[total('outbox_pending_depth'), 'pending']],
         kind: 'stat',
       },
       {
@@ -45,26 +50,26 @@ const ROWS: readonly Row[] = [
       {
         title: 'Held',
         description: 'Items held for a decision by an operator.',
-        queries: [[worst('outbox_held_count'), 'held']],
+        queries: [[total('outbox_held_count'), 'held']],
         kind: 'stat',
         alarmingFrom: 1,
       },
       {
         title: 'Outcome unknown',
         description: 'Items that the rail may have paid, without a definitive answer.',
-        queries: [[worst('outbox_outcome_unknown_count'), 'unknown']],
+        queries: [[total('outbox_outcome_unknown_count'), 'unknown']],
         kind: 'stat',
       },
       {
         title: 'Failed',
         description: 'Items that ended as FAILED.',
-        queries: [[worst('dlq_depth'), 'failed']],
+        queries: [[total('dlq_depth'), 'failed']],
         kind: 'stat',
       },
       {
         title: 'Expired leases',
         description: 'Expired leases that are not yet repaired or taken over.',
-        queries: [[worst('expired_lease_count'), 'expired']],
+        queries: [[total('expired_lease_count'), 'expired']],
         kind: 'stat',
         alarmingFrom: 1,
       },
@@ -90,10 +95,10 @@ const ROWS: readonly Row[] = [
         title: 'Depth',
         description: 'Pending items by state, without those scheduled for later.',
         queries: [
-          [worst('outbox_due_depth'), 'due'],
-          [worst('outbox_leased_count'), 'in flight'],
-          [worst('outbox_blocked_count'), 'blocked'],
-          [worst('outbox_held_count'), 'held'],
+          [total('outbox_due_depth'), 'due'],
+          [total('outbox_leased_count'), 'in flight'],
+          [total('outbox_blocked_count'), 'blocked'],
+          [total('outbox_held_count'), 'held'],
         ],
       },
       {
@@ -124,6 +129,11 @@ const ROWS: readonly Row[] = [
         title: 'Held, by reason',
         description: 'Held items per hold reason.',
         queries: [['max by (reason) (outbox_held_by_reason{job=~"$job"})', '{{reason}}']],
+      },
+      {
+        title: 'Open findings',
+        description: 'Findings of reconciliation that no operator has closed, by kind.',
+        queries: [['max by (kind) (reconciliation_findings_open{job=~"$job"})', '{{kind}}']],
       },
       {
         title: 'Leases lost and repaired',

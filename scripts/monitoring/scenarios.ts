@@ -21,12 +21,39 @@ function one(metric: string, ...samples: (number | null)[]): ScenarioSeries[] {
   return [{ metric, samples }]
 }
 
+/** Samples of payments, beside samples of messages, which must not count. */
+function ofPayments(metric: string, ...samples: readonly number[]): ScenarioSeries[] {
+  return [
+    { metric, labels: { kind: 'payment' }, samples },
+    { metric, labels: { kind: 'message' }, samples: samples.map(() => 1_000_000) },
+  ]
+}
+
+function ofMessages(metric: string, ...samples: readonly number[]): ScenarioSeries[] {
+  return [
+    { metric, labels: { kind: 'message' }, samples },
+    { metric, labels: { kind: 'payment' }, samples: samples.map(() => 1_000_000) },
+  ]
+}
+
 function recently(state: string, ...samples: readonly number[]): ScenarioSeries {
-  return { metric: 'outbox_recent_attempts', labels: { state }, samples }
+  return { metric: 'outbox_recent_attempts', labels: { state, kind: 'payment' }, samples }
 }
 
 function heldFor(reason: string, ...samples: readonly number[]): ScenarioSeries {
   return { metric: 'outbox_held_by_reason', labels: { reason }, samples }
+}
+
+function findings(kind: string, ...samples: readonly number[]): ScenarioSeries {
+  return { metric: 'reconciliation_findings_open', labels: { kind }, samples }
+}
+
+function criticalFor(kind: string, ...samples: readonly number[]): ScenarioSeries {
+  return { metric: 'reconciliation_oldest_critical_finding_age_seconds', labels: { kind }, samples }
+}
+
+function reconciled(rail: string, ...samples: readonly (number | null)[]): ScenarioSeries {
+  return { metric: 'reconciliation_age_seconds', labels: { rail }, samples }
 }
 
 export const ALERT_SCENARIOS: readonly AlertScenario[] = [
@@ -45,28 +72,28 @@ export const ALERT_SCENARIOS: readonly AlertScenario[] = [
   {
     title: 'a payment that is due too long fires, until it is claimed',
     rule: 'SymphonyOldestPendingAge',
-    series: one('oldest_due_age_seconds', 299, 300, 301, 361, 0),
+    series: ofPayments('oldest_due_age_seconds', 299, 300, 301, 361, 0),
     verdicts: '--FF-',
   },
   {
     title: 'every process shows the same queue, and the greatest value counts',
     rule: 'SymphonyOldestPendingAge',
     series: [
-      { metric: 'oldest_due_age_seconds', labels: { instance: 'a' }, samples: [0, 0] },
-      { metric: 'oldest_due_age_seconds', labels: { instance: 'b' }, samples: [0, 400] },
+      { metric: 'oldest_due_age_seconds', labels: { instance: 'a', kind: 'payment' }, samples: [0, 0] },
+      { metric: 'oldest_due_age_seconds', labels: { instance: 'b', kind: 'payment' }, samples: [0, 400] },
     ],
     verdicts: '-F',
   },
   {
     title: 'a payment that retries for a day fires',
     rule: 'SymphonyOldestUnfinishedAge',
-    series: one('oldest_unfinished_age_seconds', 86_400, 86_460, 0),
+    series: ofPayments('oldest_unfinished_age_seconds', 86_400, 86_460, 0),
     verdicts: '-F-',
   },
   {
     title: 'payments that are due without a worker fire after a minute',
     rule: 'SymphonyNoWorkerAlive',
-    series: one('due_without_worker_seconds', 0, 60, 61, 120, 0),
+    series: ofPayments('due_without_worker_seconds', 0, 60, 61, 120, 0),
     verdicts: '--FF-',
   },
   {
@@ -79,8 +106,8 @@ export const ALERT_SCENARIOS: readonly AlertScenario[] = [
     title: 'expired leases that repair returns within its minute are silent, those that stay fire',
     rule: 'SymphonyExpiredLeases',
     series: [
-      ...one('expired_lease_count', 0, 5, 5, 5, 5, 0),
-      ...one('oldest_expired_lease_age_seconds', 0, 60, 120, 181, 241, 0),
+      ...ofPayments('expired_lease_count', 0, 5, 5, 5, 5, 0),
+      ...ofPayments('oldest_expired_lease_age_seconds', 0, 60, 120, 181, 241, 0),
     ],
     verdicts: '---FF-',
   },
@@ -99,7 +126,7 @@ export const ALERT_SCENARIOS: readonly AlertScenario[] = [
   {
     title: 'a payment that has been held for five minutes fires, until it is resolved',
     rule: 'SymphonyPaymentsHeld',
-    series: [...one('outbox_held_count', 0, 1, 1, 0), ...one('oldest_hold_age_seconds', 0, 300, 360, 0)],
+    series: [...ofPayments('outbox_held_count', 0, 1, 1, 0), ...ofPayments('oldest_hold_age_seconds', 0, 300, 360, 0)],
     verdicts: '--F-',
   },
   {
@@ -107,6 +134,33 @@ export const ALERT_SCENARIOS: readonly AlertScenario[] = [
     rule: 'SymphonyLimitExceeded',
     series: [heldFor('LIMIT_EXCEEDED', 0, 1, 1, 0), heldFor('AMOUNT_APPROVAL', 5, 5, 5, 5)],
     verdicts: '-FF-',
+  },
+  {
+    title: 'an outcome message that could not be delivered fires at once, until it is released',
+    rule: 'SymphonyOutcomeNotDelivered',
+    series: [heldFor('OUTCOME_NOT_DELIVERED', 0, 1, 1, 0), heldFor('other', 5, 5, 5, 5)],
+    verdicts: '-FF-',
+  },
+  {
+    title: 'a message that has been held for five minutes fires, until it is resolved',
+    rule: 'SymphonyMessagesHeld',
+    series: [...ofMessages('outbox_held_count', 0, 1, 1, 0), ...ofMessages('oldest_hold_age_seconds', 0, 300, 360, 0)],
+    verdicts: '--F-',
+  },
+  {
+    title: 'a message that is due too long fires, until it is claimed',
+    rule: 'SymphonyMessagesLate',
+    series: ofMessages('oldest_due_age_seconds', 300, 301, 0),
+    verdicts: '-F-',
+  },
+  {
+    title: 'a failed message fires while it is recent',
+    rule: 'SymphonyMessagesFailed',
+    series: [
+      { metric: 'outbox_recent_attempts', labels: { state: 'FAILED', kind: 'message' }, samples: [0, 1, 0] },
+      recently('FAILED', 5, 5, 5),
+    ],
+    verdicts: '-F-',
   },
   {
     title: 'an unknown code fires for a quarter of an hour',
@@ -119,6 +173,36 @@ export const ALERT_SCENARIOS: readonly AlertScenario[] = [
     rule: 'SymphonyEndingContradicted',
     series: one('outbox_contradictions_unreviewed', 0, 1, 1, 0),
     verdicts: '-FF-',
+  },
+  {
+    title: 'a payment that the bank paid twice fires at once, until the finding is closed',
+    rule: 'SymphonyPaidTwice',
+    series: [findings('paid_twice', 0, 1, 1, 0), findings('unknown_entry', 9, 9, 9, 9)],
+    verdicts: '-FF-',
+  },
+  {
+    title: 'a recorded payment that no statement contains fires, until the finding is closed',
+    rule: 'SymphonyRecordedNotPaid',
+    series: [findings('recorded_not_paid', 0, 1, 1, 0), findings('reversed', 9, 9, 9, 9)],
+    verdicts: '-FF-',
+  },
+  {
+    title: 'a paid payment fires if it is FAILED, and not if people still decide about it',
+    rule: 'SymphonyPaidNotRecorded',
+    series: [findings('paid_not_recorded', 1, 2, 2, 1), criticalFor('paid_not_recorded', 0, 5, 65, 0)],
+    verdicts: '-FF-',
+  },
+  {
+    title: 'another booked amount fires at once, until the finding is closed',
+    rule: 'SymphonyPaidAmountDiffers',
+    series: [findings('amount_differs', 0, 1, 1, 0)],
+    verdicts: '-FF-',
+  },
+  {
+    title: 'a rail fires three days after its last statement; one that was never reconciled does not',
+    rule: 'SymphonyReconciliationLate',
+    series: [reconciled('sepa', 10, 259_200, 259_201, 5), reconciled('momo', null, null, null, 0)],
+    verdicts: '--F-',
   },
   {
     title: 'a broken chain fires at once; before the first verification there is no series',

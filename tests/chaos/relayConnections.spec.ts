@@ -80,7 +80,7 @@ test('a completion whose answer was lost is recognised as recorded: one row, no 
   await expect.poll(first.stderr, POLL_OPTIONS).toContain('"msg":"alreadyRecorded"')
   expect(await fixture.metricOf(first, 'lease_lost_count')).toBe(0)
   expect(await fixture.metricOf(first, 'late_outcomes_total')).toBe(0)
-  expect(await fixture.metricOf(first, 'attempts_total{state="DISPATCHED"}')).toBe(1)
+  expect(await fixture.metricOf(first, 'attempts_total{state="DISPATCHED",kind="payment"}')).toBe(1)
   expect(await fixture.outcomeOf(outboxId)).toEqual(DISPATCHED_ONCE)
   expect(await eventRows(fixture.db, outboxId)).toEqual([])
   expect(await fixture.auditFindings()).toEqual([])

@@ -8,6 +8,7 @@ import cutConnections from './scenarios/r09CutConnections.js'
 import staleCompletions from './scenarios/r10StaleCompletions.js'
 import cancelRaces from './scenarios/r25CancelRaces.js'
 import limits from './scenarios/r26Limits.js'
+import reconciliation from './scenarios/r27Reconciliation.js'
 
 /**
  * Runs scenarios of `npm run chaos` in a small size, with another seed per commit. Scenarios that kill processes have
@@ -61,6 +62,13 @@ const SHORT_FORMS: readonly ShortForm[] = [
     scenario: limits,
     size: { payments: 400 },
     atLeast: { passedAlone: 20, heldByLimits: 50, limitsSet: 1 },
+  },
+  {
+    invariant: 'a statement is reconciled once, also by two processes and after a kill, with every finding',
+    scenario: reconciliation,
+    size: { perKind: 20, kills: 2, serverKills: 1 },
+    atLeast: { kills: 2, serverKills: 1, violationsFound: 5 },
+    ownServer: true,
   },
 ]
 

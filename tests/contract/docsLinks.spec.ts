@@ -49,7 +49,7 @@ test.for([
 
 test('the index lists every page of the documentation', async () => {
   const index = await readFile(join(root, 'docs', 'README.md'), 'utf8')
-  // The page about the package lists the API reports, not the index.
+  // docs/reference/package.md lists the API reports; the index does not.
   const pages = files.filter(
     (file) => file.startsWith('docs/') && !/^docs\/(?:README\.md$|reference\/api\/)/.test(file),
   )

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { HEAD_COLUMNS } from '../../libs/ledger/blocks.js'
-import { EXPRESSIONS, FORMATS, KINDS, NEWEST_FORMAT, TABLE_OF, UNCOVERED } from '../../libs/ledger/formats.js'
+import { DIGESTED, EXPRESSIONS, FORMATS, KINDS, NEWEST_FORMAT, TABLE_OF, UNCOVERED } from '../../libs/ledger/formats.js'
 import { openExport } from '../../libs/ledger/index.js'
 import { useTestDatabase } from '../support/database.js'
 
@@ -130,6 +130,17 @@ describe('the newest block format', () => {
         [TABLE_OF[kind]],
       )
       expect(rows).toEqual([{ columns: [NEWEST_FORMAT[kind][0]] }])
+    }
+  })
+
+  test('lists every column of entries and findings in the order that their digests cover', async () => {
+    for (const [table, columns] of Object.entries(DIGESTED)) {
+      const { rows } = await db.queryNoRole<{ name: string }>(
+        `SELECT a.attname AS name FROM pg_attribute a WHERE a.attrelid = $1::regclass AND a.attnum > 0
+           AND NOT a.attisdropped ORDER BY a.attnum`,
+        [table],
+      )
+      expect([table, columns]).toEqual([table, rows.map(({ name }) => name)])
     }
   })
 

@@ -25,7 +25,7 @@ test.each([
   ['deploy/prometheus/symphony.rules.yml', RULES_FILE],
   ['deploy/prometheus/symphony.rules.test.yml', RULE_TESTS_FILE],
   ['deploy/grafana/symphony.json', grafanaDashboard()],
-  ['docs/operate/alerts.md', alertsPage(ALERT_RULES)],
+  ['docs/reference/alerts.md', alertsPage(ALERT_RULES)],
 ])('the generated file %s matches its sources', async (path, generated) => {
   const file = new URL(`../../${path}`, import.meta.url)
   if (process.env['SYMPHONY_WRITE_MONITORING'] === '1') await writeFile(file, generated)
@@ -82,8 +82,8 @@ describe('alert rules', () => {
     expect(new Set(firing)).toEqual(new Set(names))
   })
 
-  test('appear on docs/operate/alerts.md with severity, summary, first check and remedy', async () => {
-    const page = await readFile(new URL('../../docs/operate/alerts.md', import.meta.url), 'utf8')
+  test('appear on docs/reference/alerts.md with severity, summary, first check and remedy', async () => {
+    const page = await readFile(new URL('../../docs/reference/alerts.md', import.meta.url), 'utf8')
     const sections = new Map(
       page
         .split(/^## /m)

@@ -16,10 +16,18 @@ import { DASHBOARD_PAGES } from '../support/dashboardPages.js'
 import { DashboardFixture, type OpenPage } from '../support/dashboardFixture.js'
 import { createKey, apiRolesOf } from '../support/httpFixture.js'
 import { enqueuedAndClaimed, rowOf as rowOfMessage } from '../support/inboxMessages.js'
-import { createContradiction, claim as claimOn, enqueue } from '../support/outboxItems.js'
-import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
+import {
+  createContradiction,
+  claim as claimOn,
+  claimOnly,
+  complete,
+  enqueue,
+  eventRows,
+} from '../support/outboxItems.js'
+import { enqueueFailed, enqueuePaid, enqueueUnknown } from '../support/outboxPeople.js'
 import { createJob, createTimer } from '../support/scheduled.js'
 import { sealLedger } from '../support/sealLedger.js'
+import { statementOf } from '../support/statements.js'
 
 const fixture = closeAfterAll(await DashboardFixture.set({ api: { readStatusSnapshot: async () => ({ alerts }) } }))
 let olga: OpenPage
@@ -105,6 +113,42 @@ describe('a payment', () => {
     expect(await page.locator('.timeline').innerText()).toMatch(/before it was sent[^]*the order was cancelled/)
     expect(await page.locator('main .actions').count()).toBe(0)
     expect(await stateOf(outboxId)).toBe('FAILED')
+  })
+
+  test('gets a return recorded after it was dispatched, in its own currency and never beyond it', async () => {
+    const { outboxId } = await enqueuePaid(fixture.db, { railType: DECLARED, payload: PAYLOAD })
+    const { page, goTo } = olga
+    await goTo(`payments/${outboxId}`)
+    await page.getByRole('button', { name: 'Record a return' }).click()
+    const dialog = page.getByRole('dialog')
+    expect(await dialog.getByLabel('Currency').inputValue()).toBe('EUR')
+    await dialog.getByLabel('Returned amount').fill('12.51')
+    await dialog.getByLabel('Code of the rail').fill('AC04')
+    await dialog.getByLabel('Reference of the return').fill('RT-17')
+    await dialog.getByLabel('Date').fill('2026-01-31')
+    await dialog.getByRole('button', { name: 'Record the return' }).click()
+    expect(await dialog.getByRole('alert').innerText()).toContain('RETURN_EXCEEDS_PAYMENT')
+    await dialog.getByLabel('Returned amount').fill('2.50')
+    await dialog.getByRole('button', { name: 'Record the return' }).click()
+    await dialog.waitFor({ state: 'detached' })
+    await page.locator('main h1 ~ [data-state=RETURNED]').waitFor()
+    expect(await page.locator('main h1 + [data-state=DISPATCHED]').count()).toBe(1)
+    expect(await page.locator('.timeline').innerText()).toMatch(/olga[^]*AC04/)
+    expect(await eventRows(fixture.db, outboxId)).toMatchObject([
+      {
+        event_type: 'RETURN_RECORDED',
+        detail: { amount: '2.50', currency: 'EUR', reference: 'RT-17', occurred_at: '2026-01-31T00:00:00.000000Z' },
+      },
+    ])
+  })
+
+  test('offers no return to a person who may only read', async () => {
+    const { outboxId } = await enqueuePaid(fixture.db)
+    const { key } = await createKey(fixture.db, { owner: 'ruth', scopes: ['read'] })
+    const reader = await fixture.open(key)
+    await reader.goTo(`payments/${outboxId}`)
+    await reader.page.locator('main h1 + [data-state=DISPATCHED]').waitFor()
+    expect(await reader.page.locator('main .actions').count()).toBe(0)
   })
 
   test('needs a second person if its outcome is unknown; the proposer cannot approve', async () => {
@@ -596,6 +640,51 @@ test('a limit is proposed by one person, approved by another, and its removal is
   await giveReason(page, 'Refuse it')
   await page.getByRole('button', { name: 'Refuse acme-daily' }).waitFor({ state: 'detached' })
   await rowOf(page, 'acme-daily').waitFor()
+})
+
+test('a statement is compared without storing, then stored; a person closes its finding', async () => {
+  const rail = 'rail-with-statement'
+  const { outboxId, instructionId } = await enqueue(fixture.db, { railType: rail, payload: PAYLOAD })
+  await complete(fixture.db, await claimOnly(fixture.db, rail), { state: 'DISPATCHED', railReference: 'RF-1' })
+  const entry = { reference: outboxId, amount: '12.05', currency: 'EUR', bookedOn: '2026-11-16', bankReference: 'BK-1' }
+  const { page, goTo, browserErrors } = await fixture.open(await fixture.tokenOf('rosa'))
+  await goTo('reconciliation')
+  await page.getByText('No statement was compared yet').waitFor()
+  await page.getByRole('button', { name: 'Compare a statement' }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByLabel('Statement', { exact: true }).setInputFiles({
+    name: 'statement.ndjson',
+    mimeType: 'application/x-ndjson',
+    buffer: Buffer.from(statementOf([entry])),
+  })
+  await dialog.getByLabel('Rail', { exact: true }).fill(rail)
+  await dialog.getByRole('button', { name: 'Compare, store nothing' }).click()
+  await dialog.getByRole('alert').getByText('STATEMENT_INVALID').waitFor()
+  await dialog.getByLabel('Format').selectOption('NDJSON')
+  await dialog.getByRole('button', { name: 'Compare, store nothing' }).click()
+  await dialog.getByText('Nothing is stored yet').waitFor()
+  expect(await dialog.innerText()).toMatch(/Amount differs\s+1[^]*12\.50 EUR[^]*12\.05 EUR/)
+  expect(await page.locator('.findings').count()).toBe(1)
+  await dialog.getByRole('button', { name: 'Store the result' }).click()
+  await dialog.waitFor({ state: 'detached' })
+  const finding = page.getByRole('listitem').filter({ hasText: instructionId })
+  expect(await finding.getByRole('group', { name: 'Our ledger says' }).innerText()).toContain('12.50 EUR')
+  expect(await finding.getByRole('group', { name: 'The bank says' }).innerText()).toMatch(/12\.05 EUR[^]*BK-1/)
+  expect(await finding.locator('mark').allInnerTexts()).toEqual(['12.50 EUR', '12.05 EUR'])
+  await finding.getByRole('link', { name: instructionId }).click()
+  await page.getByRole('region', { name: 'Bank', exact: true }).getByText('Amount differs').waitFor()
+  await page.goBack()
+  await page.getByRole('button', { name: `Close the finding about ${instructionId}` }).click()
+  await giveReason(page, 'Close the finding', 'the bank corrects it, OPS-77')
+  await page.getByText('No open finding').waitFor()
+  await page.getByLabel('State', { exact: true }).selectOption('Closed')
+  await page.getByText('Closed by rosa').waitFor()
+  expect(await page.locator('.findings').innerText()).toContain('the bank corrects it, OPS-77')
+  await page.getByLabel('Kind', { exact: true }).selectOption('Paid twice')
+  await page.getByText('No finding matches the filters').waitFor()
+  // A refused file is the only error that the browser reports.
+  expect(browserErrors().filter((text) => !text.includes('422'))).toEqual([])
+  await page.context().close()
 })
 
 test('an action that the server refuses keeps the typed text', async () => {

@@ -187,12 +187,12 @@ test('an error of the server is shown with code and request id, and can be retri
   await page.context().close()
 })
 
-test('docs/operate/dashboard.md shows one screenshot of each page in each variant', () => {
+test('docs/reference/screenshots.md shows one screenshot of each page in each variant', () => {
   const docs = fileURLToPath(new URL('../../docs', import.meta.url))
   const shown = [...DASHBOARD_PAGES.map(({ name }) => name), 'first'].flatMap((page) =>
     DASHBOARD_VARIANTS.map((variant) => `${page}-${variant.name}.png`),
   )
-  const text = readFileSync(`${docs}/operate/dashboard.md`, 'utf8')
+  const text = readFileSync(`${docs}/reference/screenshots.md`, 'utf8')
   const linked = [...text.matchAll(/\.\.\/dashboard\/([\w-]+\.png)/g)].map(([, name = '']) => name)
   expect(linked.toSorted()).toEqual(shown.toSorted())
   expect(readdirSync(`${docs}/dashboard`).toSorted()).toEqual(shown.toSorted())

@@ -7,7 +7,7 @@ import { seedDashboardData } from '../support/dashboardData.js'
 import { DashboardFixture } from '../support/dashboardFixture.js'
 import { apiRolesOf } from '../support/httpFixture.js'
 
-/** Folder of the pictures in docs/operate/dashboard.md, taken from a real server and database in a real browser. */
+/** Folder of the pictures in docs/reference/screenshots.md, taken from a real server and database in a real browser. */
 const folder = fileURLToPath(new URL('../../docs/dashboard/', import.meta.url))
 /** Maximum size of a picture. Pages full of text are the largest. */
 const BYTES_MAX = 192 * 1_024

@@ -28,8 +28,8 @@ const EXPIRIES_MAX = 3
  * their own, two people, and faults. One step at a time changes it.
  *
  * The world assumes what the documentation asks of its users: the approving person compares with the rail's book and
- * waits until no request is on its way; `settleMs` of an `inquire` rail is as long; a `resend` rail pays a reference
- * once. It does not assume that the proposing person is right.
+ * waits until no request is on its way; `settleMs` of an `inquire` rail lasts as long as a request can be on its way; a
+ * `resend` rail pays a reference once. It does not assume that the proposing person is right.
  */
 export class World {
   state: WorldState
@@ -136,7 +136,7 @@ export class World {
     }
   }
 
-  /** Runs a step. Returns false if it is refused; then the state is worthless. Returns a broken rule if it finds one. */
+  /** Runs a step. Returns false if it is refused; the state must then not be used. Returns a broken rule if it finds one. */
   run(step: Step): Violation | boolean {
     try {
       this.#run(step)
@@ -411,11 +411,11 @@ export class World {
     const isUnpaid = (other: number): boolean => this.state.book[other]!.paid === 0 && !this.#isOnItsWay(other)
     if (decision === 'DISPATCHED') return this.state.book[index]!.paid > 0
     if (decision === 'FAILED') return isUnpaid(index)
-    // Neither the item nor another one of the same payment.
+    // A RETRY or REDRIVE is right only if no item of the payment is paid.
     return items.every(({ key }, other) => key !== items[index]!.key || isUnpaid(other))
   }
 
-  /** A restore may lose leases and outcomes. What it would lose besides, people must look for before they lift it. */
+  /** A restore loses only leases and outcomes here. Before a lift, people must find any other loss themselves. */
   #mayRestore(): boolean {
     const { items, freeze } = this.state.outbox
     return freeze === null && items.length < ITEMS_MAX && !items.some(isCancelled)
@@ -467,7 +467,7 @@ const OUTCOMES: Readonly<Record<Answer, Pick<Outcome, 'state' | 'unknown'>>> = {
   busyForAll: { state: 'RETRYABLE', unknown: false },
 }
 
-/** Returns what the worker learns. A refusal or a busy rail may also settle every earlier call. */
+/** Returns the answer that the worker gets. A refusal or a busy rail may also settle every earlier call. */
 function answerOf(event: RailEvent, refusalSettles: boolean, busySettles: boolean): Answer {
   switch (event) {
     case 'pays':

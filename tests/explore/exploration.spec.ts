@@ -22,7 +22,7 @@ test.for(FAULTS.map((fault) => [fault.name, fault] as const))('the exploration f
   expect(found!.trace.length).toBeGreaterThanOrEqual(fault.steps)
 })
 
-test('a planted fault breaks each rule of the exploration', () => {
+test('every rule of the exploration has a seeded fault that breaks it', () => {
   expect(new Set(FAULTS.map(({ rule }) => rule))).toEqual(new Set(RULES))
 })
 
@@ -45,7 +45,7 @@ test('the trace of a violation names each step and its worker in plain English',
   })
 })
 
-test('a state and its encoding lead to the same states, on random walks', () => {
+test('a decoded state has the same next states as the encoded one, on random walks', () => {
   const random = seededRandom(`walks ${commitSeed()}`)
   for (const world of [...buildWorlds(), ...buildWorlds(), ...buildWorlds()]) {
     let state: WorldState = decodeState(encodeState(world.state, WORLD_CEILING).key)
@@ -61,7 +61,7 @@ test('a state and its encoding lead to the same states, on random walks', () => 
   }
 })
 
-test('a set of states keeps each text once and the steps that led to it', () => {
+test('StateSet stores each state once, with the steps that led to it', () => {
   const set = new StateSet()
   const numbers = Array.from({ length: 100_000 }, (_, index) => set.add(`state ${index}`, index - 1, index % 50))
   expect(numbers.every((number, index) => number === index)).toBe(true)

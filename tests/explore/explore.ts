@@ -26,8 +26,8 @@ export interface Finding extends Violation {
 
 /**
  * Visits every state that is reachable from the worlds in at most `depthMax` steps, breadth first, and checks the rules
- * in each. Each state is also healed: without further faults, every payment must end. Stops at the first violation,
- * so its trace is a shortest one. Healing may break another rule; that counts if no plain steps do.
+ * in each. Each state is also healed: without further faults, every payment must end. Stops at the first violation, so
+ * its trace is a shortest one. A rule that healing breaks is reported only if no step without healing breaks one.
  */
 export function explore(
   worlds: readonly World[],

@@ -15,7 +15,7 @@ export type RailPolicy = 'hold' | 'inquire' | 'resend'
 /** Answer that a worker records: the state, and its change of outcome_unknown. */
 export type Answer = 'paid' | 'unknown' | 'refused' | 'refusedForAll' | 'busy' | 'busyForAll'
 
-/** A leased item in the hands of a worker. */
+/** Leased item that a worker processes. */
 export interface Job {
   /** Index of the item. */
   readonly item: number
@@ -62,7 +62,7 @@ export const FUTURE = 1
  * - Workers are interchangeable, because no rule reads their names except to compare them. The worker with the greater
  *   text of its work comes first. If both texts are equal, the smaller text of the whole state counts. `swapped` tells
  *   that the second worker comes first.
- * - Tokens that no worker remembers are not named. Nobody can present them again.
+ * - Tokens that no worker remembers are not named. No worker can present them again.
  * - Of the attempts, only their number up to one beyond the retry ceiling, the remembered tokens and the last terminal
  *   outcome count; of the events, only late outcomes. No rule reads the rest.
  * - A hold has no reason, because without limits no rule reads it.
@@ -115,7 +115,7 @@ function encodeItem(item: Item, nameOf: (token: string | null) => string, ceilin
   return `P${held}${rest},${count}${Number(unknown)}${Math.min(streak, 3)}${late === null ? '.' : late.state[0]}${leased}`
 }
 
-/** A redrive asks whether a later item of the stream was ever sent. A cancelled one may have been, before. */
+/** Distinguishes a cancelled item that was sent before: a redrive is refused if a later item of its stream was sent. */
 function letterOfCancelled({ attempts }: Item): string {
   return attempts.length === 1 ? 'C' : 'c'
 }

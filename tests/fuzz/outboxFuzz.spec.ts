@@ -16,7 +16,7 @@ test(
   async () => {
     const { difference } = await fuzz({ name: 'outbox', step: outboxStep, run: runner.run }, fuzzSettings('outbox'))
     expect(difference).toBeNull()
-    // Steps of the sequences have sealed blocks. Their chain must be unbroken.
+    // Some steps of the sequences seal blocks. The chain of these blocks must be unbroken.
     const { breaks, blocks } = await verifyLedger(databaseSource(db.as('symphony_auditor')))
     expect(breaks).toEqual([])
     expect(blocks).toBeGreaterThan(0)

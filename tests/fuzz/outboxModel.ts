@@ -615,12 +615,11 @@ export class OutboxModel {
   #decide(item: Item, decision: Decision, reference: string | null): void {
     item.events.push({ type: 'HOLD_RESOLVED' })
     if (decision === 'RETRY') {
-      // A payment that a limit held keeps its time.
-      const wasLimited = Object.values(LIMIT_HOLDS).includes(item.hold ?? '')
       item.hold = null
       item.unknown = false
       item.streak = 0
-      if (!wasLimited && !this.#isPast(item.due)) item.due = NOW
+      // A RETRY ends a backoff. An item without an attempt keeps its time.
+      if (item.attempts.length > 0 && !this.#isPast(item.due)) item.due = NOW
       return
     }
     item.attempts.push({ state: decision, token: null, worker: null, reference, action: 'decided', unknown: false })

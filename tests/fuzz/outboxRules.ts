@@ -6,7 +6,7 @@ export type Completion = 'DISPATCHED' | 'FAILED' | 'RETRYABLE'
 export type Decision = 'DISPATCHED' | 'FAILED' | 'RETRY'
 export type PauseKind = 'rail' | 'participant' | 'stream' | 'all'
 export type Policy = 'continue' | 'halt'
-/** Limit of a participant: no payment, or the approval of two people above an amount of 0. */
+/** Limit of a participant: a count of 0 payments, or two approvals for any amount. */
 export type Limit = 'count' | 'approval'
 
 /** Hold reason of a payment under each limit. */

@@ -16,6 +16,7 @@ beforeAll(async () => {
     url: server.url,
     createLogins: [
       { name: 'ops', roles: ['control'], password: 'password' },
+      { name: 'payer', roles: ['control', 'executor'], password: 'password' },
       { name: 'shop', roles: ['ingest'], password: 'password' },
     ],
   })
@@ -199,7 +200,8 @@ const FAULTS: readonly Fault[] = [
     commands: ['holds list', 'freeze place --reason x'],
     url: () => urlOf(serverUrl, 'postgres', 'shop', 'password'),
     code: 'ROLE_UNAVAILABLE',
-    remedy: /Log in as ops, which may act as it\. symphony deploy --create-login NAME=control/,
+    remedy:
+      /symphony deploy --create-login NAME=control creates a login for this role\. A person may also log in as ops\./,
   },
 ]
 

@@ -31,11 +31,13 @@ test(
       'railEffects',
       'doublePaid',
       'lost',
+      'matched',
+      'criticalFindings',
       'workerKills',
       'seconds',
     ])
     const { payments, dispatched = 0, failed = 0, held = 0, railEffects = 0, workerKills } = result
-    expect(result).toMatchObject({ payments: 200, doublePaid: 0, lost: 0 })
+    expect(result).toMatchObject({ payments: 200, doublePaid: 0, lost: 0, matched: dispatched, criticalFindings: 0 })
     expect(dispatched + failed + held).toBe(payments)
     expect(railEffects).toBeGreaterThanOrEqual(dispatched)
     expect(failed).toBeGreaterThan(0)

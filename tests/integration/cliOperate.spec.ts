@@ -64,7 +64,7 @@ describe('symphony cancel', () => {
     expect(again.stderr).toContain('NOT_CANCELLABLE')
   })
 
-  test('needs one of an id and --instruction, and a reason', async () => {
+  test('requires a reason, and either an id or --instruction', async () => {
     const { outboxId, instructionId } = await enqueue(db)
     for (const words of [
       ['cancel', '--reason', 'x'],
@@ -119,7 +119,7 @@ describe('symphony dlq list', () => {
 })
 
 describe('symphony redrive', () => {
-  test('proposes one payment after a dry run; a second person approves it', async () => {
+  test('proposes a redrive of one payment after a dry run; a second person approves it', async () => {
     const [item] = await failed(1)
     const { outboxId, railType } = item!
     expect(await json(['redrive', outboxId, '--dry-run'])).toMatchObject({ possible: true, secondPerson: true })
@@ -362,6 +362,27 @@ describe('symphony pause and resume', () => {
     expect(await claim(db, railType)).toHaveLength(1)
   })
 
+  test('status and show name the pauses that stop a payment, with person, time and reason', async () => {
+    const { railType, participantId, instructionId } = await enqueue(db, { ordered: true })
+    const names = { rail: railType, participant: participantId, stream: participantId }
+    for (const [kind, name] of Object.entries(names)) {
+      expect((await command(['show', instructionId], reader)).stdout).not.toMatch(/paused/)
+      await command(['pause', kind, name, '--reason', 'a dispute'])
+      const line = new RegExp(`The ${kind} ${name} is paused since \\d{4}-.* by \\S+: a dispute`)
+      expect((await command(['status'], reader)).stdout).toMatch(line)
+      expect((await json(['status'], reader))['pauses']).toContainEqual(expect.objectContaining({ kind, name }))
+      const shown = (await command(['show', instructionId], reader)).stdout
+      expect(shown).toMatch(line)
+      expect(shown.split('\n')[0]).toMatch(/(?:DUE|BLOCKED), paused$/)
+      expect(await json(['show', instructionId], reader)).toMatchObject({ items: [{ pauses: [{ kind, name }] }] })
+      await command(['resume', kind, name, '--reason', 'settled'])
+    }
+    const unordered = await enqueue(db, { participantId })
+    await command(['pause', 'stream', participantId, '--reason', 'a dispute'])
+    expect((await command(['show', unordered.instructionId], reader)).stdout).not.toMatch(/paused/)
+    await command(['resume', 'stream', participantId, '--reason', 'settled'])
+  })
+
   test('stop and restart all claims with "all"; status reports the pause', async () => {
     const { railType } = await enqueue(db)
     const paused = await command(['pause', 'all', '--reason', 'reconciliation'])
@@ -443,7 +464,7 @@ describe('symphony limits', () => {
     expect((await command(['limits', 'list'])).stdout).toBe('No limit is set.\n')
   })
 
-  test('withdraws a proposal, and proposes other kinds', async () => {
+  test('proposes, lists and withdraws a count limit and an approval limit', async () => {
     const count = ['--kind', 'count', '--limit', '5000', '--rail', 'momo', '--window', '1h']
     const approval = ['--kind', 'approval', '--limit', '10', '--currency', 'EUR', '--rail', 'sepa', '--approvals', '2']
     const one = await json(['limits', 'propose', 'hourly', ...count, '--reason', 'r'])

@@ -231,9 +231,9 @@ describe('symphony worker', () => {
     const headers = { authorization: 'Bearer secret-of-the-worker' }
     // The outcome is committed before the worker receives the answer and counts it.
     const metrics = async () => (await fetch(`${address}/metrics`, { headers })).text()
-    await expect.poll(metrics, POLL_OPTIONS).toMatch(/^attempts_total\{state="DISPATCHED"\} 1$/m)
-    const { rows: pending } = await db.queryNoRole('SELECT FROM payment_outbox_pending')
-    expect(await metrics()).toContain(`\noutbox_pending_depth ${pending.length}\n`)
+    await expect.poll(metrics, POLL_OPTIONS).toMatch(/^attempts_total\{state="DISPATCHED",kind="payment"\} 1$/m)
+    const { rows: pending } = await db.queryNoRole('SELECT FROM payment_outbox_pending WHERE NOT is_message')
+    expect(await metrics()).toContain(`\noutbox_pending_depth{kind="payment"} ${pending.length}\n`)
     expect((await fetch(`${address}/v1/instructions/x`, { headers })).status).toBe(404)
     worker.child.kill('SIGTERM')
     expect(await worker.ended).toMatchObject({

@@ -52,7 +52,7 @@ function blocksIn(...languages: readonly string[]): readonly GuideBlock[] {
 const placeOf = ({ page, line }: GuideBlock) => `${page}:${line}`
 
 test('each code block has a known language; a block that is not run has a reason', () => {
-  const known = new Set(['js', 'ts', 'sql', 'console', 'json'])
+  const known = new Set(['js', 'ts', 'sql', 'console', 'json', 'xml'])
   expect(blocks.filter(({ language }) => !known.has(language)).map(placeOf)).toEqual([])
   const exempt: Record<string, number> = {}
   for (const { page, notRun } of blocks) if (notRun !== undefined) exempt[page] = (exempt[page] ?? 0) + 1
@@ -119,7 +119,7 @@ test('PostgreSQL accepts every SQL block in a database with a deployed schema', 
   for (const { page, line, given = '', code } of blocksIn('sql')) {
     // A statement with parameters is only prepared, which parses it and resolves its names.
     const statement = /\$\d/.test(code) ? `PREPARE block AS ${code}` : code.replaceAll(/^(?:BEGIN|COMMIT);$/gm, '')
-    const accepted = await client.query(`BEGIN; ${given}; ${statement}; ROLLBACK`).then(
+    const accepted = await client.query(`BEGIN; ${given};\n${statement}\n; ROLLBACK`).then(
       () => 'accepted',
       async (error: Error) => {
         await client.query('ROLLBACK')

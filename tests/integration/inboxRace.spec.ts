@@ -110,7 +110,7 @@ test('concurrent claims are disjoint and complete, for due messages and expired 
   })
 })
 
-test('one of ten concurrent acks with the same fence changes the message', async () => {
+test('exactly one of ten concurrent acks with the same fence changes the message', async () => {
   const claim = await enqueuedAndClaimed(db)
   const { values, errors } = await race(db, 'symphony_executor', 10, (connection) =>
     ackInboxMessages(connection, [claim], WORKER),

@@ -5,17 +5,31 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { seededRandom } from '../../libs/cli/commands/demo/seededRandom.js'
 import { checkEvidence, createCheckpointKeys } from '../../libs/ledger/index.js'
 import { checkBundle } from '../../libs/ledger/checkEvidence.js'
-import { manifestOf } from '../../libs/ledger/evidence.js'
+import { manifestOf, stableJson } from '../../libs/ledger/evidence.js'
+import { describeRuns, parseRuns, writeRuns, type BundledRuns } from '../../libs/ledger/evidenceRuns.js'
+import { NEWEST_FORMAT } from '../../libs/ledger/formats.js'
+import { LedgerRow } from '../../libs/ledger/LedgerRow.js'
+import { approveOutboxLimit, proposeOutboxLimit } from '../../libs/outbox/index.js'
 import { closeAfterAll } from '../support/afterAll.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
+import { createPerson } from '../support/outboxPeople.js'
 import { failureOf } from '../support/race.js'
 
 // Functions that count their branches differ from the manifest. An evidence bundle would be refused.
 const fixture = closeAfterAll(await LedgerFixture.open({ countBranches: false }))
+const [ann, bob] = [await createPerson(fixture.db, 'anna'), await createPerson(fixture.db, 'boris')]
 let words: readonly string[]
 beforeAll(async () => {
   await fixture.fill()
+  const rule = { kind: 'count', limit: '5', railType: 'SEPA', windowSeconds: 60 } as const
+  for (const [name, set] of [
+    ['first', rule],
+    ['first', null],
+    ['second', rule],
+  ] as const) {
+    await approveOutboxLimit(bob.control, await proposeOutboxLimit(ann.control, name, set, 'agreed'))
+  }
   await fixture.sealAll(5)
   const key = fixture.file('key.pem')
   const pub = fixture.file('pub.pem')
@@ -70,6 +84,26 @@ describe('an evidence bundle', () => {
     expect(Object.keys(JSON.parse(contents.get('settings.json') ?? '{}'))).toEqual(['deployment', 'server'])
   })
 
+  test('lists the limits in force beside the events that set them, with both people', async () => {
+    const { limits, events } = JSON.parse((await contentsOf(folder)).get('limits.json') ?? '')
+    const rule = { kind: 'count', limit_value: '5', rail_type: 'SEPA', window_seconds: 60 }
+    expect(limits).toMatchObject([{ limit_name: 'second', ...rule, set_by: bob.name, set_at: expect.any(Number) }])
+    expect(events).toMatchObject([
+      { scope: 'limit:first', event_no: 1, event_type: 'LIMIT_PROPOSED', actor: ann.name, detail: { rule } },
+      {
+        scope: 'limit:first',
+        event_no: 2,
+        event_type: 'LIMIT_SET',
+        actor: bob.name,
+        detail: { proposed_by: ann.name },
+      },
+      { scope: 'limit:first', event_no: 3, event_type: 'LIMIT_PROPOSED', detail: { rule: null } },
+      { scope: 'limit:first', event_no: 4, event_type: 'LIMIT_SET', detail: { rule: null } },
+      { scope: 'limit:second', event_no: 1, event_type: 'LIMIT_PROPOSED', detail: { rule } },
+      { scope: 'limit:second', event_no: 2, event_type: 'LIMIT_SET', detail: { rule } },
+    ])
+  })
+
   test('passes evidence check without a database, with and without a public key', async () => {
     expect(await symphony(['evidence', 'check', folder])).toMatchObject({
       exitCode: 0,
@@ -80,8 +114,59 @@ describe('an evidence bundle', () => {
       ok: true,
       signed: true,
       checkpoints: 1,
+      reconciliations: 1,
       files: FILES.length - 1,
     })
+  })
+
+  test('contains each reconciliation with its findings and closings', async () => {
+    const [{ run, findings }, ...others] = JSON.parse(await readFile(join(folder, 'reconciliations.json'), 'utf8'))
+    expect(others).toEqual([])
+    expect(run).toMatchObject({
+      actor: expect.stringContaining('ann'),
+      block: expect.stringMatching(/^\d+$/),
+      detail: { counts: { paid_twice: 1, unknown_entry: 1 }, file_sha256: expect.stringMatching(/^[0-9a-f]{64}$/) },
+    })
+    expect(findings).toMatchObject([
+      {
+        kind: 'paid_twice',
+        detail: { entries: [{ amount: '10.50' }, { amount: '10.51' }] },
+        closing: { detail: { reason: 'the bank returned one' } },
+      },
+      { kind: 'unknown_entry', closing: null },
+    ])
+  })
+
+  test.each<[change: string, edit: (runs: BundledRuns) => BundledRuns, problem: RegExp]>([
+    ['a changed finding', (runs) => ({ ...runs, findings: runs.findings.map(withForgedKind) }), /^the findings of run/],
+    ['a removed finding', (runs) => ({ ...runs, findings: runs.findings.slice(1) }), /^the findings of run/],
+    ['a changed event', (runs) => ({ ...runs, events: runs.events.map(withForgedActor) }), /is not in block \d+$/],
+    ['an event of another block', (runs) => ({ ...runs, events: runs.events.map(inFirstBlock) }), /is not in block 1$/],
+    ['a removed run', (runs) => ({ ...runs, events: runs.events.slice(1) }), /but not its event$/],
+    [
+      'only the closing of a run',
+      ({ events }) => ({ events: events.slice(1), findings: [] }),
+      /was closed and is missing$/,
+    ],
+  ])('is refused with %s of a reconciliation, although the manifest fits', async (_change, edit, problem) => {
+    const bundle = unsigned(await contentsOf(folder))
+    expect(acceptsBytes(bytesIn(bundle))).toBe(true)
+    const runs = edit(parseRuns(bundle.get('reconciliations.ndjson') ?? '')!)
+    const forged = unsigned(
+      new Map([
+        ...bundle,
+        ['reconciliations.ndjson', writeRuns(runs)],
+        ['reconciliations.json', stableJson(describeRuns(runs))],
+      ]),
+    )
+    expect(() => checkBundle(bytesIn(forged))).toThrow(problem)
+  })
+
+  test('is refused if reconciliations.json differs from the rows, although the manifest fits', async () => {
+    const bundle = unsigned(await contentsOf(folder))
+    const readable = (bundle.get('reconciliations.json') ?? '').replace('paid_twice', 'matched')
+    const forged = unsigned(new Map([...bundle, ['reconciliations.json', readable]]))
+    expect(() => checkBundle(bytesIn(forged))).toThrow(/does not say what reconciliations.ndjson contains/)
   })
 
   test('is refused after a change of one byte, at sampled positions of every file', async () => {
@@ -162,6 +247,36 @@ describe('symphony evidence', () => {
   })
 })
 
+/** Returns the bundle without a signature and with a manifest of its files, as a forger would write it. */
+function unsigned(files: ReadonlyMap<string, string>): Map<string, string> {
+  const kept = [...files].filter(([name]) => !name.startsWith(MANIFEST) && name !== 'signing-key.pem')
+  return new Map([...kept, [MANIFEST, manifestOf(new Map(kept))]])
+}
+
+function bytesIn(files: ReadonlyMap<string, string>): Bundle {
+  return new Map([...files].map(([name, text]) => [name, Buffer.from(text)]))
+}
+
+type BundledEvent = BundledRuns['events'][number]
+type BundledFinding = BundledRuns['findings'][number]
+
+function withForgedKind({ record, ...finding }: BundledFinding): BundledFinding {
+  return { ...finding, record: replaced(record, 'paid_twice', 'paid_thrce') }
+}
+
+function withForgedActor({ row, ...event }: BundledEvent): BundledEvent {
+  const record = replaced(row.record, 'ann', 'eve')
+  return { ...event, row: LedgerRow.of('event', row.xid, record, NEWEST_FORMAT) }
+}
+
+function inFirstBlock(event: BundledEvent): BundledEvent {
+  return { ...event, block: '1' }
+}
+
+function replaced(record: Buffer, from: string, to: string): Buffer {
+  return Buffer.from(record.toString('latin1').replace(from, to), 'latin1')
+}
+
 async function accepts(folder: string): Promise<boolean> {
   return checkEvidence({ folder }).then(
     () => true,
@@ -218,6 +333,8 @@ const WHOLE = new Set([
   'blocks.ndjson',
   'checkpoint-key.pem',
   'checkpoints.ndjson',
+  'reconciliations.json',
+  'reconciliations.ndjson',
   'signing-key.pem',
   'verification.json',
 ])
@@ -240,7 +357,10 @@ const FILES = [
   'functions.json',
   'grants.json',
   'indexes.json',
+  'limits.json',
   'policies.json',
+  'reconciliations.json',
+  'reconciliations.ndjson',
   'roles.json',
   'rules.json',
   'settings.json',

@@ -4,6 +4,7 @@ import type { Database } from '../../libs/db/index.js'
 import {
   beginOutboxDispatch,
   cancelOutboxItem,
+  enqueuePaymentOutbox,
   OutboxRelayer,
   placeOutboxHold,
   type RelayerOptions,
@@ -13,7 +14,7 @@ import { LeaseRepairWorker } from '../../libs/repair/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
-import { claim, enqueue, ledger } from '../support/outboxItems.js'
+import { buildInstruction, claim, enqueue, ledger } from '../support/outboxItems.js'
 import { approve, createPerson, propose } from '../support/outboxPeople.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { recordingRail, type RecordingRail } from '../support/relayRail.js'
@@ -83,9 +84,15 @@ async function scrape(): Promise<Map<string, number>> {
 /** Counts the values of the metrics in the ledger, the queue and the events. */
 async function countLedger(): Promise<Record<string, number>> {
   const { rows } = await db.queryNoRole<{ name: string; value: number }>(
-    `WITH attempt AS (SELECT * FROM payment_outbox_attempts WHERE worker_id IS NOT NULL)
+    `WITH attempt AS (
+       SELECT a.*, CASE WHEN i.is_message THEN 'message' ELSE 'payment' END AS kind
+       FROM payment_outbox_attempts a JOIN payment_outbox_identities i USING (outbox_id) WHERE a.worker_id IS NOT NULL
+     ), pending AS (
+       SELECT p.*, CASE WHEN p.is_message THEN 'message' ELSE 'payment' END AS kind FROM payment_outbox_pending p
+     )
      SELECT name, value::int FROM (
-       SELECT format('attempts_total{state="%s"}', state) AS name, count(*) AS value FROM attempt GROUP BY state
+       SELECT format('attempts_total{state="%s",kind="%s"}', state, kind) AS name, count(*) AS value FROM attempt
+         GROUP BY state, kind
        UNION ALL SELECT format('time_to_terminal_seconds_count{rail="%s",state="%s"}', rail_type, state), count(*) FROM attempt
          WHERE state IN ('DISPATCHED', 'FAILED') AND claimed_at IS NOT NULL GROUP BY rail_type, state
        -- Claims, without takeovers and claims after a repair: those items had been claimed before.
@@ -95,7 +102,8 @@ async function countLedger(): Promise<Record<string, number>> {
            WHERE before.outbox_id = claimed.outbox_id AND before.event_no < claimed.event_no
              AND before.event_type IN ('LEASE_EXPIRED_REPAIRED', 'ATTEMPT_COMPLETED')
            ORDER BY before.event_no DESC LIMIT 1)
-       UNION ALL SELECT 'reaper_requeues_total', count(*) FROM attempt WHERE state = 'ZOMBIE_REQUEUE'
+       UNION ALL SELECT format('reaper_requeues_total{kind="%s"}', kind), count(*) FROM attempt
+         WHERE state = 'ZOMBIE_REQUEUE' GROUP BY kind
        UNION ALL SELECT 'repair_requeued_count', count(*) FROM payment_outbox_events
          WHERE event_type = 'LEASE_EXPIRED_REPAIRED' AND actor = $1
        -- A worker that is alive reports each of its expired leases as lost.
@@ -112,16 +120,19 @@ async function countLedger(): Promise<Record<string, number>> {
          WHERE event_type = 'HOLD_PLACED' AND (actor LIKE 'relayer-%' OR actor = $1)
        UNION ALL SELECT 'claim_batches_total', count(DISTINCT (actor, detail ->> 'lease_expires_at'))
          FROM payment_outbox_events WHERE event_type = 'LEASE_CLAIMED' AND actor LIKE 'relayer-%'
-       UNION ALL SELECT 'dlq_depth', count(*) FROM attempt WHERE state = 'FAILED'
-       UNION ALL SELECT 'cancelled_total', count(*) FROM payment_outbox_attempts WHERE action = 'cancelled'
-       UNION ALL SELECT 'outbox_pending_depth', count(*) FROM payment_outbox_pending
-       UNION ALL SELECT 'outbox_held_count', count(*) FROM payment_outbox_pending
-         WHERE hold_reason IS NOT NULL AND lease_token IS NULL
+       UNION ALL SELECT format('dlq_depth{kind="%s"}', kind), count(*) FROM attempt WHERE state = 'FAILED' GROUP BY kind
+       UNION ALL SELECT format('cancelled_total{kind="%s"}', kind), count(*) FROM attempt WHERE action = 'cancelled'
+         GROUP BY kind
+       UNION ALL SELECT format('outbox_pending_depth{kind="%s"}', kind), count(*) FROM pending GROUP BY kind
+       UNION ALL SELECT format('outbox_held_count{kind="%s"}', kind), count(*) FROM pending
+         WHERE hold_reason IS NOT NULL AND lease_token IS NULL GROUP BY kind
        UNION ALL SELECT format('outbox_held_by_reason{reason="%s"}', hold_reason), count(*) FROM payment_outbox_pending
          WHERE hold_reason IS NOT NULL AND lease_token IS NULL GROUP BY hold_reason
-       UNION ALL SELECT 'outbox_outcome_unknown_count', count(*) FROM payment_outbox_pending WHERE outcome_unknown
-       UNION ALL SELECT 'outbox_leased_count', count(*) FROM payment_outbox_pending WHERE lease_expires_at > now()
-       UNION ALL SELECT expired.name, count(*) FROM payment_outbox_pending,
+       UNION ALL SELECT format('outbox_outcome_unknown_count{kind="%s"}', kind), count(*) FROM pending
+         WHERE outcome_unknown GROUP BY kind
+       UNION ALL SELECT format('outbox_leased_count{kind="%s"}', kind), count(*) FROM pending
+         WHERE lease_expires_at > now() GROUP BY kind
+       UNION ALL SELECT format('%s{kind="%s"}', expired.name, kind), count(*) FROM pending,
          (VALUES ('expired_lease_count'), ('stuck_dispatching_count')) AS expired(name)
          WHERE lease_expires_at <= now() GROUP BY 1
      ) figure`,
@@ -182,6 +193,7 @@ test('/metrics shows the same counts as the ledger after each kind of outcome', 
   )
   called.push(await loseAnAnswer(), await openABreaker(3), await hearNotifications(3), await attemptSecondTerminal())
   await decideByPeople()
+  await enqueuePaymentOutbox(db.as('symphony_ingest'), buildInstruction(), { isMessage: true })
   const [unsent = ''] = await enqueueMany('unserved', 1)
   await cancelOutboxItem(db.as('symphony_ingest'), unsent, 'not needed')
 
@@ -194,10 +206,10 @@ test('/metrics shows the same counts as the ledger after each kind of outcome', 
   expect({ ...shown, 'holds placed': holds }).toEqual(counted)
   // Checks that the run produced these counts. Otherwise zero would equal zero above.
   expect(counted).toMatchObject({
-    'attempts_total{state="FAILED"}': 3 + 2 + 1 + 1 + 1,
-    'attempts_total{state="RETRYABLE"}': 3 + 1 + 2 + 1 + 3,
-    'attempts_total{state="ZOMBIE_REQUEUE"}': 3 + 2 + 4 + 1 + 2 + 1 + 1 + 1 + 1,
-    reaper_requeues_total: 16,
+    'attempts_total{state="FAILED",kind="payment"}': 3 + 2 + 1 + 1 + 1,
+    'attempts_total{state="RETRYABLE",kind="payment"}': 3 + 1 + 2 + 1 + 3,
+    'attempts_total{state="ZOMBIE_REQUEUE",kind="payment"}': 3 + 2 + 4 + 1 + 2 + 1 + 1 + 1 + 1,
+    'reaper_requeues_total{kind="payment"}': 16,
     repair_requeued_count: 5,
     lease_lost_count: 5,
     late_outcomes_total: 4,
@@ -206,11 +218,12 @@ test('/metrics shows the same counts as the ledger after each kind of outcome', 
     'holds placed': 5,
     'outbox_held_by_reason{reason="OUTCOME_UNKNOWN"}': 5,
     'time_to_terminal_seconds_count{rail="plain",state="FAILED"}': 3,
-    dlq_depth: 8,
-    cancelled_total: 1,
-    expired_lease_count: 1,
-    stuck_dispatching_count: 1,
-    outbox_held_count: 5,
+    'dlq_depth{kind="payment"}': 8,
+    'cancelled_total{kind="payment"}': 1,
+    'expired_lease_count{kind="payment"}': 1,
+    'stuck_dispatching_count{kind="payment"}': 1,
+    'outbox_held_count{kind="payment"}': 5,
+    'outbox_pending_depth{kind="message"}': 1,
   })
   for (const { rails: loaded, calls } of called) {
     const [railType = ''] = loaded.keys()
@@ -238,7 +251,7 @@ test('/metrics shows the same counts as the ledger after each kind of outcome', 
   expect(page.get('rail_breaker_open{rail="down"}')).toBe(1)
   expect(page.get('notify_wakeups_total')).toBe(3)
   expect(page.get('terminal_guard_hit_count')).toBe(1)
-  expect(page.get('oldest_pending_age_seconds')).toBeGreaterThan(0)
+  expect(page.get('oldest_pending_age_seconds{kind="payment"}')).toBeGreaterThan(0)
 })
 
 test('notify_wakeups_total counts wakeups after the debounce, not each notification', async () => {

@@ -274,7 +274,7 @@ test('bridgeToMeter observes the same names and values as /metrics until it is r
     'dispatch_latency_ms_sum{rail="r"}': 7,
     'dispatch_latency_ms_count{rail="r"}': 1,
     leases_acquired_total: 3,
-    outbox_pending_depth: page['outbox_pending_depth'],
+    'outbox_pending_depth{kind="payment"}': page['outbox_pending_depth{kind="payment"}'],
   })
   removeBridge()
   expect(callbacks.size).toBe(0)

@@ -52,7 +52,8 @@ test('an item with one expired lease blocks only its own rail, and waits for no 
   await relayer.start()
   const calling = await enqueue(db, { railType: hung.railType })
   await expect.poll(hung.called, POLL_OPTIONS).toEqual([calling.outboxId])
-  // A hung call on another rail does not delay the quarantined item. While it hangs, only its rail waits.
+  // A hung call on another rail does not delay the quarantined item. While the quarantined call hangs, only its own
+  // rail waits.
   await db.expireLease(quarantined)
   await expect.poll(quarantineRail.called, POLL_OPTIONS).toEqual([quarantined])
   const beside = await enqueue(db, { railType: quarantineRail.railType })

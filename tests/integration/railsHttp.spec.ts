@@ -95,6 +95,19 @@ describe('a request of httpRail', () => {
     })
   })
 
+  it('has the compact reference in its url and for its body, and not in the default body', async () => {
+    const server = await serve(paid)
+    const url = `${server.url}/{compactReference}`
+    const reference = '019a8f2e-1b2c-7d3e-8f40-0123456789ab'
+    const compact = '019a8f2e1b2c7d3e8f400123456789ab'
+    await callRail(railTo({ url }), railRequest({ reference }))
+    await callRail(railTo({ url, body: ({ compactReference }) => compactReference }), railRequest({ reference }))
+    expect(server.received.map(({ path }) => path)).toEqual([`/${compact}`, `/${compact}`])
+    // A rail compares the bodies of two requests under one key, so an upgrade must not change the default body.
+    expect(server.received[0]?.body).not.toContain(compact)
+    expect(server.received[1]?.body).toBe(JSON.stringify(compact))
+  })
+
   it('is signed over timestamp, method, path, reference, not-after and body', async () => {
     const server = await serve(paid)
     const secret = 'a secret of more than 16 bytes'

@@ -80,7 +80,7 @@ function verify(
 const accept: Respond = (_, response) => void response.writeHead(204).end()
 const now = () => Math.floor(Date.now() / 1_000)
 
-test('the verifier of this file accepts the published example, and no other body, time or secret', () => {
+test('the verifier of these tests accepts only the published example of Standard Webhooks', () => {
   const { secret, id, timestamp, body, signature } = EXAMPLE
   const headers = { 'webhook-id': id, 'webhook-timestamp': String(timestamp), 'webhook-signature': signature }
   expect(verify(secret, { headers, body }, timestamp)).toEqual({ test: 2_432_232_314 })
@@ -149,10 +149,13 @@ describe('a request of webhookRail', () => {
 })
 
 describe('an answer to webhookRail', () => {
-  test.each([200, 201, 202, 204, 299])('is a delivery if its status is %i, whatever its body', async (status) => {
-    const server = await serve((_, response) => void response.writeHead(status).end(status === 204 ? '' : '<html>'))
-    expect(await callRail(railTo(server.url), railRequest())).toMatchObject({ kind: 'success' })
-  })
+  test.each([200, 201, 202, 204, 299])(
+    'counts as a delivery if its status is %i, whatever its body',
+    async (status) => {
+      const server = await serve((_, response) => void response.writeHead(status).end(status === 204 ? '' : '<html>'))
+      expect(await callRail(railTo(server.url), railRequest())).toMatchObject({ kind: 'success' })
+    },
+  )
 
   test.each([400, 401, 402, 403, 404, 405, 410, 413, 414, 422, 425, 429, 431])(
     'is retried, never given up, if its status is %i',
@@ -215,7 +218,7 @@ describe('webhookRail', () => {
     expect(() => webhookRail({ ...given, secret: secretOf(bytes) })).not.toThrow()
   })
 
-  test('leaves the headers of httpRail as they were', async () => {
+  test('does not change the headers of httpRail', async () => {
     const server = await serve((_, response) => answerJson(response, 200, { reference: 'r-1' }))
     const rail = loadRail(httpRail({ type: 'plain', onUnknown: 'resend', http: { url: server.url } }))
     toClose.push(rail.close)

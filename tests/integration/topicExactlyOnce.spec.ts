@@ -41,23 +41,27 @@ test.each<[TopicKillPoint, readonly string[]]>([
   ['written', ['1 ZOMBIE_REQUEUE', '2 DISPATCHED']],
   ['recorded', ['1 ZOMBIE_REQUEUE', '2 DISPATCHED']],
   ['committed', ['1 DISPATCHED']],
-])('a message has one effect if its worker dies when it is %s', { timeout: 60_000 }, async (killAt, expected) => {
-  await withTestDatabase(async (db) => {
-    const settings = await setUpShop(db)
-    const { outboxId } = await new OutboxStore(db.database).enqueue({ topic: TOPIC, payload: {}, messageId: 'm-1' })
-    const victim = await start(settings, 'victim', killAt)
-    expect(await victim.exited).toBe('SIGKILL')
-    if ((await pendingRow(db, outboxId)) !== undefined) await db.expireLease(outboxId)
-    const survivor = await start(settings, 'survivor')
-    await expect.poll(() => ledger(db, outboxId), { timeout: 30_000 }).toEqual(expected)
-    await survivor.stop()
-    const { rows } = await db.queryNoRole('SELECT message_id FROM shop.effects')
-    expect(rows).toEqual([{ message_id: 'm-1' }])
-  })
-})
+])(
+  'a message has one effect if its worker is killed when the effect is %s',
+  { timeout: 60_000 },
+  async (killAt, expected) => {
+    await withTestDatabase(async (db) => {
+      const settings = await setUpShop(db)
+      const { outboxId } = await new OutboxStore(db.database).enqueue({ topic: TOPIC, payload: {}, messageId: 'm-1' })
+      const victim = await start(settings, 'victim', killAt)
+      expect(await victim.exited).toBe('SIGKILL')
+      if ((await pendingRow(db, outboxId)) !== undefined) await db.expireLease(outboxId)
+      const survivor = await start(settings, 'survivor')
+      await expect.poll(() => ledger(db, outboxId), { timeout: 30_000 }).toEqual(expected)
+      await survivor.stop()
+      const { rows } = await db.queryNoRole('SELECT message_id FROM shop.effects')
+      expect(rows).toEqual([{ message_id: 'm-1' }])
+    })
+  },
+)
 
 test(
-  'each message of two workers has one effect despite kills and failing handlers',
+  'every message has one effect despite two workers, kills and failing handlers',
   { timeout: 60_000 + MESSAGES * 20 },
   async () => {
     await withTestDatabase(async (db) => {
@@ -87,7 +91,7 @@ test(
   },
 )
 
-/** Waits until no message is pending. Makes retries due at once, and forgets expiries, after which a message is held. */
+/** Waits until no message is pending. Makes retries due at once and resets expiry streaks, so that no message is held. */
 async function finished(db: TestDatabase): Promise<void> {
   const isOver = async () => {
     await db.queryNoRole(`

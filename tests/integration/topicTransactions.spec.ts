@@ -240,7 +240,7 @@ describe('a lost lease', () => {
     expect(typesOf()).not.toContain('outbox.lateOutcome')
   })
 
-  test('leaves no late success behind, so that the message is handled again', async () => {
+  test('records no late success, so that the message is handled again', async () => {
     const message = await send()
     const handle: TopicHandler = async (received, context) => {
       await write(received, context)
@@ -253,7 +253,7 @@ describe('a lost lease', () => {
     expect(await effectsOf(message)).toBe(1)
   })
 
-  test('found by a renewal aborts the handler and closes its tx', async () => {
+  test('aborts the handler and closes its tx if a renewal detects it', async () => {
     const message = await send()
     const codes: unknown[] = []
     const handle: TopicHandler = async (received, context) => {
@@ -275,7 +275,7 @@ describe('a handler that exceeds its timeout', () => {
   test.each([
     ['returns at the abort', (signal: AbortSignal) => once(signal, 'abort')],
     ['returns later', async () => sleep(600)],
-  ])('loses its writes and its success does not count if it %s', async (_, wait) => {
+  ])('loses its writes, and its success does not count, if it %s', async (_, wait) => {
     const message = await send()
     let isEnded = false
     const handle: TopicHandler = async (received, context) => {
@@ -339,7 +339,7 @@ describe('a connection lost at COMMIT', () => {
 })
 
 describe('connections', () => {
-  test('half of them stay free for renewals while all handlers wait for a transaction', async () => {
+  test('are half reserved for renewals while all handlers wait for a transaction', async () => {
     const database = openDatabase({ url: worker.url, schema: db.schema, connectionsMax: 2 })
     onTestFinished(() => database.close())
     const messages = await Promise.all(Array.from({ length: 6 }, send))
@@ -359,7 +359,7 @@ describe('connections', () => {
     for (const message of messages) expect(await effectsOf(message)).toBe(1)
   })
 
-  test('through a transaction pooler serve a handler from BEGIN to COMMIT', async () => {
+  test('serve a handler from BEGIN to COMMIT, also through a transaction pooler', async () => {
     const database = openDatabase({ url: worker.url, schema: db.schema, pooler: 'transaction' })
     onTestFinished(() => database.close())
     const message = await send()

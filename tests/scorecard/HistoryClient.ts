@@ -50,6 +50,7 @@ export class SharedState {
     const request = {
       ...buildPaymentOn(this.name),
       reference: outboxId,
+      compactReference: outboxId.replaceAll('-', ''),
       attempt: 1,
       sequenceId: 1n,
       notAfter: new Date(Date.now() + 60_000),

@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import { readRailEffects } from '../../libs/cli/commands/ledger/withLedger.js'
 import type { EmbeddedServer } from '../../embedded/index.js'
-import type { AuditReport, RailEffect } from '../../libs/ledger/index.js'
+import type { AuditReport } from '../../libs/ledger/index.js'
 import {
   enqueuePaymentOutbox,
   enqueuePaymentOutboxBatch,
@@ -173,12 +173,9 @@ export class RelayScenario {
     this.#running = await this.server.restart()
   }
 
-  /** Compares the ledger with the rail book. `messages` are effects of topic handlers, which are not in the rail book. */
-  async audit({ messages = [] }: { readonly messages?: readonly RailEffect[] } = {}): Promise<{
-    readonly report: AuditReport
-    readonly defects: readonly string[]
-  }> {
-    const effects = [...(await readRailEffects(this.bookFile)), ...messages]
+  /** Compares the ledger with the rail book. */
+  async audit(): Promise<{ readonly report: AuditReport; readonly defects: readonly string[] }> {
+    const effects = await readRailEffects(this.bookFile)
     const report = await auditLedger(this.db, { effects, drained: true })
     const broken = report.invariants.filter(({ ok }) => !ok)
     return {

@@ -232,7 +232,7 @@ async function completion(
     check: async () => [
       ...expected('ledger rows', await recorded(), 1),
       ...expected('queue rows', await leasesOf(db, item.outboxId), 0),
-      // The function for a single item reports the same with an error.
+      // The function for a single item throws. Its error contains the recorded outcome.
       ...(await completeOutboxAttempt(db.as('symphony_executor'), WORKER, paid(item)).then(
         () => ['a second completion was accepted'],
         (error: unknown) =>

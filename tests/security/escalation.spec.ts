@@ -107,6 +107,15 @@ const ATTEMPTS: readonly Attempt[] = [
   attempt('executor', 'an internal function called', `SELECT $S.append_outbox_events('HOLD_PLACED', 'x', '{}', '{}')`),
   attempt('ingest', 'a sequence number', `SELECT $S.bump_participant_outbox_seq('p')`),
   attempt('executor', 'a payment cancelled by a worker', `SELECT $S.cancel_outbox_item(gen_random_uuid(), 'x')`),
+  attempt(
+    'ingest',
+    'a finding closed by the application',
+    `SELECT $S.close_reconciliation_finding(gen_random_uuid(), 'x')`,
+  ),
+  attempt('auditor', 'a statement staged by an auditor', `SELECT $S.discard_reconciliation_upload(gen_random_uuid())`),
+  attempt('readonly', 'the references of bank entries', 'SELECT reference FROM $S.reconciliation_entries'),
+  attempt('readonly', 'the detail of findings', 'SELECT detail FROM $S.reconciliation_findings'),
+  attempt('control', 'a run of its own', 'DELETE FROM $S.reconciliation_runs'),
   attempt('auditor', 'a payment cancelled by an auditor', `SELECT $S.cancel_outbox_instruction('i', 'k', 'x')`),
   attempt(
     'ingest',

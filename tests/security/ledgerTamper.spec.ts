@@ -4,7 +4,7 @@ import { describeBreak, type Checkpoint } from '../../libs/ledger/index.js'
 import { closeAfterAll } from '../support/afterAll.js'
 import { commitSeed } from '../support/commitSlice.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
-import { BLOCK_ROWS, disableGuards, tamper, TAMPER_KINDS } from '../support/ledgerTampers.js'
+import { BLOCK_ROWS, columnsOf, disableGuards, flipColumn, tamper, TAMPER_KINDS } from '../support/ledgerTampers.js'
 import { openConnection, type Connection } from '../support/race.js'
 
 /**
@@ -52,6 +52,29 @@ test.each(['identities', 'attempts', 'events'])(
     }
   },
 )
+
+test.each([
+  'reconciliation_runs',
+  'reconciliation_entries',
+  'reconciliation_findings',
+  'reconciliation_closings',
+] as const)('verification finds a change of each column of %s, and names its run or finding', async (table) => {
+  const missed: string[] = []
+  for (const column of await columnsOf(superuser, table)) {
+    await superuser.query('BEGIN')
+    await disableGuards(superuser)
+    // Constraints would refuse some values, and a superuser could drop them.
+    await superuser.query(`ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${table}_known_kind`)
+    await superuser.query(`ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${table}_known_severity`)
+    await superuser.query(`ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${table}_known_format`)
+    const names = await flipColumn(superuser, table, column)
+    const { breaks } = await fixture.verify(checkpoints, superuser)
+    await superuser.query('ROLLBACK')
+    if (!breaks.some((found) => found.table.startsWith('reconciliation_') && names.includes(found.subject)))
+      missed.push(column.name)
+  }
+  expect(missed).toEqual([])
+})
 
 test(
   'every random tamper by a superuser is found, and its place is named',

@@ -233,9 +233,9 @@ async function forgeQueue(database: TestDatabase, mallory: Client): Promise<void
     `INSERT INTO pg_temp.payment_outbox_pending
        (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count,
          next_attempt_at, created_at, claimed_by, lease_token, lease_expires_at, claimed_at, outcome_unknown,
-         expiry_streak, ordered, blocked, block_unverified)
+         expiry_streak, ordered, blocked, block_unverified, is_message)
      VALUES ($1, 'i', 'p', 1, 'k', 'r', '{"amountMinor": "1"}', 0, now(), now(), $3, $2, now() + interval '1 hour', now(),
-       false, 0, false, false, false)`,
+       false, 0, false, false, false, false)`,
     [forged.outboxId, forged.leaseToken, forged.worker],
   )
 }
@@ -298,7 +298,7 @@ async function shadowFunctionsAndOperators(
   const decoys = functions
     .filter(
       (one) =>
-        !/payment_outbox|outbox_attempt_state|\b(?:inbox_messages|dispatch_epochs|scheduler_tasks|outbox_limit\w*)\b/.test(
+        !/payment_outbox|outbox_attempt_state|\b(?:inbox_messages|dispatch_epochs|scheduler_tasks|outbox_limit\w*|reconciliation_\w+)\b/.test(
           `${one.arguments} ${one.result}`,
         ),
     )

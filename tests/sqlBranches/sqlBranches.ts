@@ -6,16 +6,16 @@ import { verifyMarkedBranches } from './verifyMarkedBranches.js'
 /**
  * Counts executed branches of database functions.
  *
- * `instrumentBranches` re-creates every plpgsql function with a counter at the start of each branch. Counters are
- * sequences, which keep their value when a transaction rolls back; many branches end in an error. Everything is in
- * `<schema>_branches`, so a clone of the database has it too: instrument the template once, read each clone, merge the
- * counts.
+ * `instrumentBranches` re-creates every plpgsql function with a counter at the start of each branch. Counters are empty
+ * functions whose calls PostgreSQL counts (track_functions = all), also if the transaction rolls back; many branches end
+ * in an error. A sequence per branch would be a file per branch in every clone. Everything is in `<schema>_branches`, so
+ * a clone of the database has it too: instrument the template once, read each clone, merge the counts.
  */
 export interface BranchHits {
   /** Name, with arguments only if it is overloaded. */
   readonly functionName: string
   readonly ordinal: number
-  /** `call`: a LANGUAGE sql function. PostgreSQL counts its calls only (track_functions = all). */
+  /** `call`: a LANGUAGE sql function. Only its calls are counted. */
   readonly kind: BranchKind | 'call'
   readonly line: number
   readonly source: string
@@ -33,11 +33,10 @@ export async function instrumentBranches(queryable: Queryable, schema: string): 
   await queryable.query(`
     CREATE SCHEMA ${counters};
     CREATE TABLE ${counters}.branches (
-      function_oid oid, "functionName" text, ordinal int, kind text, line int, source text, counter regclass);
+      "functionName" text, ordinal int, kind text, line int, source text, counter regprocedure);
     ${measured.flatMap(({ statements }) => statements).join(';\n')};
     -- A SECURITY INVOKER function counts with the rights of its caller.
-    GRANT USAGE ON SCHEMA ${counters} TO PUBLIC;
-    GRANT USAGE ON ALL SEQUENCES IN SCHEMA ${counters} TO PUBLIC`)
+    GRANT USAGE ON SCHEMA ${counters} TO PUBLIC`)
   const rows = measured.flatMap((one) => one.rows)
   await queryable.query(
     `INSERT INTO ${counters}.branches SELECT * FROM json_populate_recordset(NULL::${counters}.branches, $1)`,
@@ -51,9 +50,7 @@ export async function readBranchHits(queryable: Queryable, schema: string): Prom
   await queryable.query('SELECT pg_stat_force_next_flush()')
   await queryable.query('SELECT pg_stat_clear_snapshot()')
   const { rows } = await queryable.query<BranchHits>(`
-    SELECT "functionName", ordinal, kind, line, source, COALESCE(
-      CASE WHEN counter IS NULL THEN pg_stat_get_function_calls(function_oid) ELSE pg_sequence_last_value(counter) END,
-      0)::int AS hits
+    SELECT "functionName", ordinal, kind, line, source, COALESCE(pg_stat_get_function_calls(counter), 0)::int AS hits
     FROM ${quoteIdentifier(counterSchema(schema))}.branches
     ORDER BY "functionName", ordinal`)
   return rows
@@ -98,7 +95,6 @@ interface FunctionDefinition {
   readonly language: 'plpgsql' | 'sql'
   readonly body: string
   readonly definition: string
-  readonly mayRunInParallel: boolean
 }
 
 /**
@@ -108,7 +104,7 @@ interface FunctionDefinition {
 async function readFunctions(queryable: Queryable, schema: string): Promise<readonly FunctionDefinition[]> {
   const { rows } = await queryable.query<FunctionDefinition>(
     `SELECT p.oid::int AS oid, p.oid::regprocedure::text AS signature, l.lanname AS language, p.prosrc AS body,
-       pg_get_functiondef(p.oid) AS definition, p.proparallel <> 'u' AS "mayRunInParallel",
+       pg_get_functiondef(p.oid) AS definition,
        -- Without the schema, so that counts of deployments with other schema names can be merged.
        CASE count(*) OVER (PARTITION BY p.proname) WHEN 1 THEN p.proname
          ELSE format('%s(%s)', p.proname, replace(pg_get_function_identity_arguments(p.oid), quote_ident($1) || '.', ''))
@@ -125,13 +121,13 @@ async function readFunctions(queryable: Queryable, schema: string): Promise<read
 
 interface Measured {
   readonly statements: readonly string[]
-  readonly rows: readonly (SqlBranch & { readonly function_oid: number; readonly counter: string | null })[]
+  readonly rows: readonly (SqlBranch & { readonly counter: string })[]
 }
 
 function instrument(original: FunctionDefinition, counters: string): Measured {
   const { oid, name, body, definition } = original
   if (body.includes(MARKER_SIGN)) throw new Error(`${name} is instrumented already`)
-  const counter = (ordinal: number) => `${counters}.branch_${oid}_${ordinal}`
+  const counter = (ordinal: number) => `${counters}${MARKER_SIGN}${oid}_${ordinal}()`
   const { body: markedBody, branches } = markBranches(body, (ordinal) => marker(counter(ordinal)))
   const bodyAt = definition.lastIndexOf(body)
   const marked = definition.slice(0, bodyAt) + markedBody + definition.slice(bodyAt + body.length)
@@ -142,13 +138,13 @@ function instrument(original: FunctionDefinition, counters: string): Measured {
   }
   return {
     statements: [
-      ...branches.map((_, ordinal) => `CREATE SEQUENCE ${counter(ordinal)}`),
-      // Replacing keeps owner, privileges and settings. A parallel worker must not advance a sequence.
+      ...branches.map(
+        (_, ordinal) => `CREATE FUNCTION ${counter(ordinal)} RETURNS bool LANGUAGE plpgsql AS 'BEGIN RETURN true; END'`,
+      ),
+      // Replacing keeps owner, privileges and settings.
       marked,
-      ...(original.mayRunInParallel ? [`ALTER FUNCTION ${original.signature} PARALLEL UNSAFE`] : []),
     ],
     rows: branches.map(({ kind, line, source }, ordinal) => ({
-      function_oid: oid,
       functionName: name,
       ordinal,
       kind,
@@ -160,27 +156,17 @@ function instrument(original: FunctionDefinition, counters: string): Measured {
 }
 
 /** Returns the row for the calls of a LANGUAGE sql function. Its branches are not counted. */
-function countCalls({ oid, name }: FunctionDefinition): Measured {
-  const row = {
-    function_oid: oid,
-    functionName: name,
-    ordinal: 0,
-    kind: 'call',
-    line: 1,
-    source: '',
-    counter: null,
-  } as const
-  return { statements: [], rows: [row] }
+function countCalls({ name, signature }: FunctionDefinition): Measured {
+  return {
+    statements: [],
+    rows: [{ functionName: name, ordinal: 0, kind: 'call', line: 1, source: '', counter: signature }],
+  }
 }
 
-/** Text that identifies a marker. No function of ours reads this setting. */
-const MARKER_SIGN = "current_setting('transaction_read_only') = 'off' AND"
+/** Text that identifies a marker: part of the name of every counter. */
+const MARKER_SIGN = '.count_branch_'
 
-/**
- * Returns an IF, because a PERFORM would set FOUND. A read-only transaction cannot advance a sequence, so nothing is
- * counted there.
- */
+/** Returns an IF, because a PERFORM would set FOUND. */
 function marker(counter: string): string {
-  const literal = `'${counter.replaceAll("'", "''")}'`
-  return `IF pg_catalog.${MARKER_SIGN} pg_catalog.nextval(${literal}::pg_catalog.regclass) IS NULL THEN NULL; END IF;`
+  return `IF ${counter} THEN NULL; END IF;`
 }

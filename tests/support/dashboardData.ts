@@ -24,6 +24,7 @@ import type { TestDatabase } from './database.js'
 import { apiRolesOf } from './httpFixture.js'
 import { claimOf } from './inboxMessages.js'
 import { sealLedger } from './sealLedger.js'
+import { reconcileLines } from './statements.js'
 
 /** Ids of payments that tests and screenshots open. */
 export interface DashboardData {
@@ -52,6 +53,7 @@ export async function seedDashboardData(db: TestDatabase): Promise<DashboardData
   await data.workers()
   await data.primitives()
   await data.limits()
+  await data.reconciliation()
   await data.history()
   await sealLedger(db)
   return { faultyPayment }
@@ -158,6 +160,40 @@ class DashboardSeeder {
     })
     await proposeOutboxLimit(olga, 'sepa-large', large, 'Two people above ten thousand, RISK-18')
     await proposeOutboxLimit(pavel, 'card-hourly', hourly, 'Loop of last Friday, OPS-812')
+  }
+
+  /** Compares two statements with the payments of one rail: one agrees, the other shows a fault of each kind. */
+  async reconciliation(): Promise<void> {
+    await this.#enqueue('instant', 8)
+    const items = await this.#claimAndComplete('instant', 6, (item) => paid(item, 120))
+    const [refunded] = await this.#claimAndComplete('instant', 1, (item) => refused(item))
+    const unknown = { outcomeUnknown: true, holdReason: 'OUTCOME_UNKNOWN' }
+    const [held] = await this.#claimAndComplete('instant', 1, (item) => ({
+      ...busy(item, 'RAIL_TIMEOUT', 30_000),
+      ...unknown,
+    }))
+    const account = 'DE75512108001245126199'
+    const booked = (item: ClaimedItem | undefined, number: number, change: object = {}) => ({
+      account,
+      bankReference: `2026-${number}`,
+      reference: item?.outboxId.replaceAll('-', ''),
+      amount: '1250.00',
+      currency: 'EUR',
+      bookedOn: '2026-11-16',
+      ...change,
+    })
+    const [agreed, second, twice, other, returned] = items
+    await reconcileLines(this.#person('pavel'), 'instant', [booked(agreed, 88_101), booked(second, 88_102)])
+    await reconcileLines(this.#person('olga'), 'instant', [
+      booked(twice, 88_103),
+      booked(twice, 88_104),
+      booked(other, 88_105, { amount: '1205.00' }),
+      booked(returned, 88_106),
+      booked(returned, 88_107, { direction: 'credit', reversal: true, returnCode: 'AC04' }),
+      booked(refunded, 88_108),
+      booked(held, 88_109),
+      booked(undefined, 88_110, { reference: 'Office rent', amount: '4300.00' }),
+    ])
   }
 
   async people(faultyPayment: string): Promise<void> {

@@ -16,6 +16,7 @@ export const DASHBOARD_PAGES: readonly DashboardPage[] = [
   { name: 'holds', path: () => 'holds', heading: 'Holds' },
   { name: 'contradictions', path: () => 'contradictions', heading: 'Contradictions' },
   { name: 'limits', path: () => 'limits', heading: 'Limits' },
+  { name: 'reconciliation', path: () => 'reconciliation', heading: 'Reconciliation' },
   { name: 'dispatch', path: () => 'dispatch', heading: 'Dispatch' },
   { name: 'scheduler', path: () => 'scheduler', heading: 'Scheduler' },
   { name: 'inbox', path: () => 'inbox', heading: 'Inbox' },

@@ -157,10 +157,15 @@ class ClonedDatabase implements TestDatabase {
 
   async queryNoRole<R = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<Rows<R>> {
     const client = this.#free.pop() ?? (await this.connect())
+    let isOpen = true
     try {
       return await asQueryable(client).query<R>(text, values)
+    } catch (error) {
+      // An error of the driver has no SQLSTATE: the server was killed, and the connection is lost.
+      isOpen = error instanceof Error && 'code' in error
+      throw error
     } finally {
-      this.#free.push(client)
+      if (isOpen) this.#free.push(client)
     }
   }
 

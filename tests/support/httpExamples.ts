@@ -2,7 +2,7 @@ import { createOrUpdateJob, scheduleTimer, triggerJob } from '../../libs/schedul
 import { acquireLease } from '../../libs/lease/index.js'
 import { enqueueInboxMessage, markInboxDead, recordInboxSighting } from '../../libs/inbox/index.js'
 import type { Example } from '../../libs/http/index.js'
-import { EXAMPLE } from '../../libs/http/routes/examples.js'
+import { EXAMPLE, STATEMENT_LINE_EXAMPLE } from '../../libs/http/routes/examples.js'
 import {
   approveOutboxLimit,
   heartbeatOutboxWorker,
@@ -13,6 +13,7 @@ import {
 import type { TestDatabase } from './database.js'
 import { createPerson, propose, type Person } from './outboxPeople.js'
 import { claimOnly, complete, enqueue, WORKER } from './outboxItems.js'
+import { reconcileLines } from './statements.js'
 
 /** Documented ids, each with its id in this database. */
 export type ExampleIds = ReadonlyMap<string, string>
@@ -45,6 +46,7 @@ export async function seedExamples(db: TestDatabase): Promise<ExampleIds> {
   const withdrawable = await propose(alice, (await heldItem(db, 'invoice-2046')).outboxId, 'FAILED')
   const limits = await seedLimits(db, alice)
   const contradicted = await contradictedItem(db, 'invoice-2047')
+  const reconciled = await seedReconciliation(db, alice, paid.outboxId)
   const waiting = await enqueue(db, {
     ...exampleInstruction('invoice-2044'),
     notBefore: new Date('2099-01-01T00:00:00Z'),
@@ -89,6 +91,9 @@ export async function seedExamples(db: TestDatabase): Promise<ExampleIds> {
     [EXAMPLE.contradictedId, contradicted.outboxId],
     [EXAMPLE.contradictionId, contradicted.eventId],
     [EXAMPLE.cancellableId, cancellable.outboxId],
+    [EXAMPLE.reconciliationId, reconciled.runId],
+    [EXAMPLE.findingId, reconciled.findingId],
+    [EXAMPLE.paidTwiceId, reconciled.paidTwiceId],
   ])
 }
 
@@ -97,6 +102,11 @@ export function resolveExampleIds(exampleIds: ExampleIds, example: Example): Exa
   let text = JSON.stringify(example)
   for (const [documented, actual] of exampleIds) text = text.replaceAll(documented, actual)
   return JSON.parse(text)
+}
+
+/** Returns the body of an example as it is sent: JSON, or the text of a file. */
+export function bodyText({ body }: Example): string {
+  return typeof body === 'string' ? body : JSON.stringify(body)
 }
 
 function exampleInstruction(instructionId: string): Partial<OutboxInstruction> {
@@ -136,6 +146,20 @@ async function seedLimits(db: TestDatabase, { control }: Person) {
   const proposeLimit = (name: string) => proposeOutboxLimit(control, name, rule, 'agreed with risk')
   await approveOutboxLimit((await createPerson(db, 'bob')).control, await proposeLimit(EXAMPLE.limitName))
   return { approvable: await proposeLimit('globex-hourly'), withdrawable: await proposeLimit('globex-weekly') }
+}
+
+/** Compares a statement that shows one payment once and another one twice. */
+async function seedReconciliation(db: TestDatabase, { control }: Person, paidId: string) {
+  const payload = { amount: '12.50', currency: 'EUR' }
+  const { outboxId: paidTwiceId } = await enqueue(db, { ...exampleInstruction('invoice-2049'), payload })
+  await complete(db, await claimOnly(db, EXAMPLE.railType), { state: 'DISPATCHED', railReference: 'TX-49' })
+  const lines = [
+    { ...STATEMENT_LINE_EXAMPLE, reference: paidId },
+    { ...STATEMENT_LINE_EXAMPLE, reference: paidTwiceId, bankReference: 'BK-8841' },
+    { ...STATEMENT_LINE_EXAMPLE, reference: paidTwiceId, bankReference: 'BK-8842' },
+  ]
+  const { runId, findings } = await reconcileLines(control, EXAMPLE.railType, lines)
+  return { runId: runId ?? '', findingId: findings[0]?.findingId ?? '', paidTwiceId }
 }
 
 async function contradictedItem(db: TestDatabase, instructionId: string) {

@@ -11,6 +11,8 @@ import {
   type Problem,
   type Route,
 } from '../../libs/http/index.js'
+import { FieldVault } from '../../libs/protection/index.js'
+import { reconcile } from '../../libs/reconciliation/index.js'
 import { readSystemStatus } from '../../libs/symphony/index.js'
 import { Metrics } from '../../libs/observability/index.js'
 import type { TestDatabase, TestLogin } from './database.js'
@@ -95,6 +97,7 @@ export async function openHttpFixture(db: TestDatabase, options: HttpFixtureOpti
     },
   })
   const metrics = new Metrics({ version: 'of the tests' })
+  const apiRoles = { ...(await apiRolesOf(db)), ...roles }
   const server = buildHttpServer({
     log: pino({ level: 'debug' }, sink),
     accessToken: TOKEN,
@@ -104,10 +107,12 @@ export async function openHttpFixture(db: TestDatabase, options: HttpFixtureOpti
       ? {}
       : {
           api: {
-            roles: { ...(await apiRolesOf(db)), ...roles },
+            roles: apiRoles,
             databaseName: 'payments',
             readDatabases: async () => [],
             readStatusSnapshot: async () => ({ alerts: [] }),
+            reconcile: (identity, given) =>
+              reconcile(apiRoles.control(identity), given, { vault: new FieldVault(new Map()) }),
             ...api,
           },
         }),

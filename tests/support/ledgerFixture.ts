@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { inject } from 'vitest'
+import { call } from '../../libs/db/call.js'
 import type { Queryable } from '../../libs/db/index.js'
 import {
   databaseSource,
@@ -21,8 +22,9 @@ import {
 } from '../../libs/ledger/index.js'
 import { pauseOutbox, repairExpiredLeases, resumeOutbox } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase, type TestDatabaseOptions } from './database.js'
-import { claimOnly, complete, enqueue, enqueueAndClaim, enqueueAndFail } from './outboxItems.js'
+import { claimOnly, complete, enqueue, enqueueAndClaim, enqueueAndFail, type Enqueued } from './outboxItems.js'
 import { approve, createPerson, enqueueHeld, enqueueUnknown, propose, type Person } from './outboxPeople.js'
+import { findingsOf, reconcileEntries } from './reconciliation.js'
 import { startPrivateServer, type PrivateServer } from './server.js'
 
 type ScenarioFixtureOptions = Pick<TestDatabaseOptions, 'countBranches'>
@@ -101,7 +103,7 @@ export class LedgerFixture {
 
   /**
    * Creates every kind of ledger row and event: payments of each outcome, late outcomes, holds, decisions, a redrive, a
-   * pause.
+   * pause, a reconciliation.
    */
   async fill(): Promise<void> {
     const { db } = this
@@ -129,6 +131,16 @@ export class LedgerFixture {
     await enqueue(db, { participantId: paid.participantId })
     await pauseOutbox(ann.control, 'rail', paid.railType, 'the bank is closed')
     await resumeOutbox(ann.control, 'rail', paid.railType, 'the bank is open')
+    await this.#reconcile(paid)
+  }
+
+  /** Creates a run with two findings, paid twice and an unknown entry, and closes the first. */
+  async #reconcile({ outboxId, railType }: Enqueued): Promise<void> {
+    const { control } = this.#people[0]
+    const entries = [{ outboxId }, { outboxId, amount: '10.51' }, { reference: 'Salary' }]
+    const { runId } = await reconcileEntries(this.db, railType, entries, { role: control, keepUnknown: true })
+    const [first] = await findingsOf(this.db, runId)
+    await call(control, 'close_reconciliation_finding', [first!.findingId, 'the bank returned one'])
   }
 
   /** Seals blocks of at most `rowsMax` rows until no row is left. Returns their sizes. */

@@ -42,8 +42,27 @@ const ROW_TABLE_NAMES = [
   'payment_outbox_attempts',
   'payment_outbox_events',
 ] as const satisfies readonly RowTable[]
-const TABLES = [...ROW_TABLE_NAMES, 'payment_outbox_blocks'] as const
+/** Tables of reconciliation, which sealed events cover. */
+const RECONCILIATION_TABLES = {
+  reconciliation_runs: 'run_id',
+  reconciliation_entries: 'entry_key',
+  reconciliation_findings: 'finding_id',
+  reconciliation_closings: 'finding_id',
+} as const
+const CHANGED_TABLES = [
+  ...ROW_TABLE_NAMES,
+  'reconciliation_runs',
+  'reconciliation_entries',
+  'reconciliation_findings',
+  'reconciliation_closings',
+] as const satisfies readonly (RowTable | keyof typeof RECONCILIATION_TABLES)[]
+const TABLES = [...CHANGED_TABLES, 'payment_outbox_blocks'] as const
 type Table = (typeof TABLES)[number]
+const KEYS: Readonly<Record<Table, string>> = {
+  ...ROW_TABLES,
+  ...RECONCILIATION_TABLES,
+  payment_outbox_blocks: 'block_no',
+}
 
 /** Disables the triggers of the ledger tables until the transaction ends. */
 export async function disableGuards(client: Queryable): Promise<void> {
@@ -84,14 +103,14 @@ const TAMPER_FUNCTIONS: Readonly<Record<TamperKind, TamperFunction>> = {
   },
 
   delete: async (client, random) => {
-    const table = pick(random, ROW_TABLE_NAMES)
+    const table = pick(random, CHANGED_TABLES)
     const row = await pickRow(client, table, random)
     await client.query(`DELETE FROM ${table} WHERE ctid = $1::tid`, [row.place])
     return { description: `${table} ${row.key}`, names: about(row.names, []) }
   },
 
   swap: async (client, random) => {
-    const table = pick(random, ROW_TABLE_NAMES)
+    const table = pick(random, CHANGED_TABLES)
     const { name } = pick(random, await columnsOf(client, table))
     const [one, other] = [await pickRow(client, table, random), await pickRow(client, table, random)]
     if (one.text[name] === other.text[name]) return undefined
@@ -107,7 +126,7 @@ const TAMPER_FUNCTIONS: Readonly<Record<TamperKind, TamperFunction>> = {
   },
 
   insert: async (client, random) => {
-    const table = pick(random, ROW_TABLE_NAMES)
+    const table = pick(random, CHANGED_TABLES)
     const row = await pickRow(client, table, random)
     const id = randomUUID()
     const number = String(between(random, 100, 1_000_000))
@@ -115,6 +134,10 @@ const TAMPER_FUNCTIONS: Readonly<Record<TamperKind, TamperFunction>> = {
       payment_outbox_identities: { outbox_id: id, idempotency_key: number, sequence_id: number },
       payment_outbox_attempts: { attempt_id: id, attempt_no: number, state: 'ZOMBIE_REQUEUE' },
       payment_outbox_events: { event_id: id, event_no: number },
+      reconciliation_runs: { run_id: id, settlement_days: between(random, 0, 60) },
+      reconciliation_entries: { occurrence: number },
+      reconciliation_findings: { finding_id: id, finding_key: `\\x${number}` },
+      reconciliation_closings: { finding_id: id },
     }[table]
     // Inserts into a block, among unsealed rows, or before all rows.
     const place = random()
@@ -204,24 +227,40 @@ interface FoundRow {
 async function pickRow(client: Queryable, table: Table, random: Random): Promise<FoundRow> {
   const columns = await columnsOf(client, table)
   const texts = columns.map(({ name }) => `'${name}', t.${quote(name)}::text`).join(', ')
-  const key = table === 'payment_outbox_blocks' ? 'block_no' : ROW_TABLES[table]
+  const key = KEYS[table]
   const { rows } = await client.query<{ place: string; text: Record<string, string | null> }>(
     `SELECT t.ctid::text AS place, jsonb_build_object(${texts}) AS text FROM ${table} t ORDER BY t.${key}`,
   )
   const { place, text } = pick(random, rows)
   const name = text[key] ?? ''
   const no = key === 'block_no' ? [name, String(BigInt(name) + 1n), String(BigInt(name) - 1n)] : []
-  return { place, key: name, text, names: [name, text['outbox_id'] ?? text['scope'] ?? name], blocks: no }
+  const names = [name, text['outbox_id'] ?? text['scope'] ?? name, text['run_id'] ?? name]
+  return { place, key: name, text, names, blocks: no }
 }
 
 /** Returns the columns that a hash covers. */
-async function columnsOf(client: Queryable, table: Table): Promise<{ name: string; type: string }[]> {
+export async function columnsOf(client: Queryable, table: Table): Promise<{ name: string; type: string }[]> {
   const { rows } = await client.query<{ name: string; type: string }>(
     `SELECT a.attname AS name, (SELECT CASE WHEN t.typtype = 'e' THEN t.typname ELSE format_type(t.oid, NULL) END FROM pg_type t WHERE t.oid = a.atttypid) AS type FROM pg_attribute a
      WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> ALL ($2) ORDER BY a.attname`,
     [table, UNHASHED],
   )
   return rows
+}
+
+/** Changes a column of one row of a table, and returns the names under which a finding may report the row. */
+export async function flipColumn(
+  client: Queryable,
+  table: Table,
+  { name, type }: { readonly name: string; readonly type: string },
+): Promise<readonly string[]> {
+  const row = await pickRow(client, table, () => 0)
+  const { rows } = await client.query<{ now: string | null }>(
+    `UPDATE ${table} t SET ${quote(name)} = ${FLIPS[type]!(quote(name), 0)} WHERE t.ctid = $1::tid
+     RETURNING t.${quote(name)}::text AS now`,
+    [row.place],
+  )
+  return [...row.names, rows[0]?.now ?? '']
 }
 
 /** Columns that no hash covers. */
@@ -243,6 +282,9 @@ const FLIPS: Readonly<Record<string, (column: string, spot: number) => string>> 
     `CASE WHEN COALESCE(octet_length(${column}), 0) = 0 THEN sha256('x')
        ELSE set_bit(${column}, ${spot} % (8 * octet_length(${column})), 1 - get_bit(${column}, ${spot} % (8 * octet_length(${column})))) END`,
   jsonb: (column) => `${column} || '{"forged": "1"}'`,
+  numeric: (column) => `COALESCE(${column}, 0) + 0.01`,
+  date: (column) => `COALESCE(${column}, current_date) + 1`,
+  'text[]': (column) => `array_append(${column}, 'forged')`,
   outbox_attempt_state: (column) =>
     `CASE ${column} WHEN 'RETRYABLE' THEN 'ZOMBIE_REQUEUE' ELSE 'RETRYABLE' END::outbox_attempt_state`,
 }

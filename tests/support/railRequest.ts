@@ -5,8 +5,10 @@ import { loadRail, type LoadedRail, type Rail, type RailRequest } from '../../li
 export const PAYABLE = Object.freeze({ amount: '10.00', currency: 'EUR', destination: 'DE89370400440532013000' })
 
 export function railRequest(given: Partial<RailRequest> = {}): RailRequest {
+  const { reference = randomUUID() } = given
   return {
-    reference: randomUUID(),
+    reference,
+    compactReference: reference.replaceAll('-', ''),
     instructionId: 'instruction-1',
     participantId: 'bank-1',
     sequenceId: 9_007_199_254_740_993n,

@@ -12,6 +12,7 @@ import type { TestDatabase } from './database.js'
 import { enqueuedAndClaimed } from './inboxMessages.js'
 import { createContradiction, enqueue, enqueueAndClaim, WORKER } from './outboxItems.js'
 import { createPerson, enqueueFailed, enqueuePaid, propose } from './outboxPeople.js'
+import { findingsOf, reconcileEntries } from './reconciliation.js'
 import { createClaimedJobRun, createClaimedTimer, createJob } from './scheduled.js'
 
 /**
@@ -41,6 +42,8 @@ export interface PublicFunction {
   readonly optional?: readonly string[]
   /** List arguments whose elements may be NULL. */
   readonly optionalElements?: readonly string[]
+  /** List arguments that may be empty. */
+  readonly emptyLists?: readonly string[]
   /** SQLSTATE for a well-formed key of an unknown object. */
   readonly unknown?: string
   /** Result of an executor's call about an item that does not exist: a SQLSTATE, a verdict or the number of rows. */
@@ -79,7 +82,7 @@ const ONE_BY_ONE = {
     sound: () => ({ p_subjects: `ARRAY['s']`, ...wrappedKeys() }),
   },
   read_subject_keys: {
-    callers: ['executor'],
+    callers: ['executor', 'control'],
     volatility: 'stable',
     sound: () => ({ p_data_key_ids: 'ARRAY[gen_random_uuid()]' }),
   },
@@ -277,7 +280,7 @@ const ONE_BY_ONE = {
     }),
   },
   cancel_outbox_item: {
-    // A gateway, which tests ingest, needs an actor.
+    // The first caller is used by default. outboxStrictInput calls as ingest through a gateway, which needs an actor.
     callers: ['control', 'ingest'],
     sound: async (db) => ({ p_outbox_id: uuid((await enqueue(db)).outboxId), p_reason: `'not needed'` }),
   },
@@ -332,6 +335,101 @@ const ONE_BY_ONE = {
   review_outbox_contradiction: {
     callers: ['control'],
     sound: async (db) => ({ p_event_id: uuid(await createContradiction(db)), p_reason: `'compared'` }),
+  },
+  stage_reconciliation_entries: {
+    callers: ['control'],
+    sound: () => ({
+      p_upload_id: 'NULL::uuid',
+      p_entry_kinds: `ARRAY['payout']`,
+      p_accounts: `ARRAY['DE89370400440532013000']`,
+      p_bank_references: `ARRAY['B-1']`,
+      p_shown_references: `ARRAY['E-1']`,
+      p_candidates: `ARRAY['${randomUUID()}']`,
+      p_entry_amounts: 'ARRAY[10.50]',
+      p_entry_currencies: `ARRAY['EUR']`,
+      p_booked_on: 'ARRAY[current_date]',
+      p_valued_on: 'ARRAY[current_date]',
+      p_return_codes: `ARRAY['AC04']`,
+      p_positions: 'ARRAY[1]::bigint[]',
+    }),
+    optional: ['p_upload_id'],
+    optionalElements: [
+      'p_accounts',
+      'p_bank_references',
+      'p_shown_references',
+      'p_candidates',
+      'p_entry_amounts',
+      'p_entry_currencies',
+      'p_booked_on',
+      'p_valued_on',
+      'p_return_codes',
+    ],
+  },
+  discard_reconciliation_upload: {
+    callers: ['control'],
+    sound: () => ({ p_upload_id: uuid(randomUUID()) }),
+  },
+  unreadable_reconciliation_payments: {
+    callers: ['control'],
+    volatility: 'stable',
+    sound: () => ({
+      p_upload_id: uuid(randomUUID()),
+      p_rail_type: `'r'`,
+      p_after: 'NULL::uuid',
+      p_max_rows: '100',
+    }),
+    optional: ['p_after'],
+  },
+  annotate_reconciliation_payments: {
+    callers: ['control'],
+    sound: () => ({
+      p_upload_id: uuid(randomUUID()),
+      p_outbox_ids: `ARRAY[${uuid(randomUUID())}]`,
+      p_entry_amounts: 'ARRAY[10.50]',
+      p_entry_currencies: `ARRAY['EUR']`,
+      p_covered: 'ARRAY[true]',
+    }),
+    optionalElements: ['p_entry_amounts', 'p_entry_currencies'],
+  },
+  reconciliation_window: {
+    callers: ['control'],
+    volatility: 'stable',
+    sound: () => ({
+      p_rail_type: `'r'`,
+      p_accounts: `ARRAY['DE89370400440532013000']`,
+      p_period_from: `now() - interval '1 day'`,
+      p_period_to: 'now()',
+      p_settlement_days: '1',
+    }),
+    emptyLists: ['p_accounts'],
+  },
+  reconciliation_digests: {
+    callers: ['control', 'auditor'],
+    volatility: 'stable',
+    sound: () => ({ p_run_id: uuid(randomUUID()) }),
+  },
+  finish_reconciliation: {
+    callers: ['control'],
+    sound: () => ({
+      p_upload_id: uuid(randomUUID()),
+      p_entries: '0',
+      p_rail_type: `'r'`,
+      p_format: `'camt053'`,
+      p_file_hash: `sha256('a file')`,
+      p_statement_ids: `ARRAY['S-1']`,
+      p_accounts: `ARRAY['DE89370400440532013000']`,
+      p_period_from: `now() - interval '1 day'`,
+      p_period_to: 'now()',
+      p_settlement_days: '1',
+      p_keep_unknown: 'false',
+      p_dry_run: 'false',
+    }),
+    emptyLists: ['p_statement_ids', 'p_accounts'],
+  },
+  close_reconciliation_finding: {
+    callers: ['control'],
+    sound: async (db) => ({ p_finding_id: uuid(await createFinding(db)), p_reason: `'the bank corrected it'` }),
+    unknown: '22023',
   },
   record_outbox_return: {
     callers: ['control', 'executor'],
@@ -490,6 +588,8 @@ export const PUBLIC_FUNCTIONS: Readonly<Record<string, PublicFunction>> = {
 
 /** Functions that only other functions call, as their owner. */
 const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
+  add_entry_finding: 'volatile',
+  add_payment_findings: 'volatile',
   admit_outbox_items: 'volatile',
   advance_outbox_streams: 'volatile',
   api_scope_role: 'immutable',
@@ -503,6 +603,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   cancel_unsent_outbox_item: 'volatile',
   check_api_key: 'volatile',
   check_api_key_parts: 'volatile',
+  check_bank_texts: 'volatile',
   check_id: 'volatile',
   check_inbox_claims: 'volatile',
   check_inbox_errors: 'volatile',
@@ -523,6 +624,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   check_wrapped_keys: 'volatile',
   claim_tasks: 'volatile',
   claimable_outbox_rails: 'stable',
+  compare_reconciliation: 'volatile',
   complete_dispatched_outbox_items: 'volatile',
   contradicting_late_success: 'immutable',
   count_open_brackets: 'immutable',
@@ -531,6 +633,9 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   create_outbox_redrive: 'volatile',
   current_dispatch_epoch: 'volatile',
   dead_letter_inbox_messages: 'volatile',
+  describe_reconciled_entry: 'stable',
+  describe_reconciled_payment: 'stable',
+  describe_reconciliation_run: 'stable',
   end_outbox_item: 'volatile',
   end_task_claims: 'volatile',
   enqueue_due_tasks: 'volatile',
@@ -553,6 +658,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   is_plain_payload_text: 'immutable',
   is_replicated_synchronously: 'stable',
   is_short_text: 'immutable',
+  judge_reconciled_payments: 'stable',
   late_paid_item: 'stable',
   lock_due_outbox_rows: 'volatile',
   lock_held_outbox_item: 'volatile',
@@ -568,6 +674,8 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   lock_replaced_outbox_payments: 'volatile',
   mark_frozen_outbox_items: 'volatile',
   mark_inbox_message: 'volatile',
+  missing_reconciled_payments: 'stable',
+  new_reconciliation_run: 'volatile',
   notify_outbox_pending: 'volatile',
   outbox_actor: 'stable',
   outbox_actor_of_key: 'stable',
@@ -585,12 +693,15 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   outbox_payment_items: 'stable',
   outbox_replacement: 'stable',
   payload_amount: 'immutable',
+  payload_currency: 'immutable',
   payload_defect: 'stable',
   person_key: 'immutable',
   place_outbox_items: 'volatile',
   propose_outbox_decision: 'volatile',
   propose_outbox_limit_change: 'volatile',
+  propose_paid_payment: 'volatile',
   prune_outbox_limit_usage: 'volatile',
+  prune_reconciliation_uploads: 'volatile',
   purge_finished_tasks: 'volatile',
   raise_already_terminal: 'volatile',
   raise_dispatch_frozen: 'volatile',
@@ -617,6 +728,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   require_second_person: 'volatile',
   require_utf8_session: 'stable',
   reserve_outbox_numbers: 'volatile',
+  return_reversed_payment: 'volatile',
   roll_up_outbox_tallies: 'volatile',
   send_outcome_messages: 'volatile',
   server_identity: 'volatile',
@@ -627,6 +739,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   trace_context_or_null: 'immutable',
   upsert_inbox_message: 'volatile',
   uuid_v7: 'volatile',
+  uuid_v7_floor: 'stable',
   verify_blocked_outbox_items: 'volatile',
   wake_inbox_workers: 'volatile',
   wake_outbox_workers: 'volatile',
@@ -815,6 +928,14 @@ async function createHeldItem(db: TestDatabase): Promise<string> {
 }
 
 /** Creates a proposal by another person than the one who decides on it. */
+/** Creates a finding: a payment that the bank booked twice. Returns its id. */
+async function createFinding(db: TestDatabase): Promise<string> {
+  const { outboxId, railType } = await enqueuePaid(db)
+  const { runId } = await reconcileEntries(db, railType, [{ outboxId }, { outboxId }])
+  const [finding] = await findingsOf(db, runId)
+  return finding!.findingId
+}
+
 async function createProposal(db: TestDatabase): Promise<string> {
   const person = await createPerson(db, `proposer_${randomUUID().slice(0, 8)}`)
   return propose(person, await createHeldItem(db), 'FAILED')

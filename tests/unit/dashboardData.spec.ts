@@ -103,7 +103,7 @@ test('shellQuoted quotes any text as one shell word that runs nothing', () => {
   }
 })
 
-test('pageForAlert returns a page for eleven alert rules and undefined for other names', () => {
+test('pageForAlert returns a page for fifteen alert rules and undefined for other names', () => {
   const led = ALERT_RULES.flatMap(({ name }) => (pageForAlert(name) === undefined ? [] : [name]))
   expect(led).toEqual([
     'SymphonyOldestPendingAge',
@@ -114,6 +114,10 @@ test('pageForAlert returns a page for eleven alert rules and undefined for other
     'SymphonyExpiredLeases',
     'SymphonyRetryableSpike',
     'SymphonyPaymentsHeld',
+    'SymphonyOutcomeNotDelivered',
+    'SymphonyMessagesHeld',
+    'SymphonyMessagesLate',
+    'SymphonyMessagesFailed',
     'SymphonyEndingContradicted',
     'SymphonyInboxDead',
     'SymphonySchedulerLate',

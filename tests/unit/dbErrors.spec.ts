@@ -84,9 +84,17 @@ describe('when a Symphony function or trigger raises an error', () => {
         message: 'said by us',
         detail: 'in detail',
         hint: 'a hint',
+        remedy: 'a hint',
         disposition: 'fatal',
       })
     }
+  })
+
+  test('the hint of a raised PostgreSQL state is the remedy, before the remedy for that state', async () => {
+    expect(await raise(worker, '42501')).toMatchObject({ code: 'INSUFFICIENT_PRIVILEGE', remedy: 'a hint' })
+    expect(await raise(worker, '40001')).toMatchObject({ code: 'SERIALIZATION_FAILURE', remedy: 'a hint' })
+    const refused = await worker.query('SELECT * FROM pg_catalog.pg_authid').catch((error: unknown) => error)
+    expect(refused).toMatchObject({ remedy: expect.stringContaining('symphony deploy --create-login') })
   })
 
   test('its SQLSTATE is one of the 18 that RAISED_SQLSTATES lists', () => {
@@ -110,6 +118,8 @@ describe('when a Symphony function or trigger raises an error', () => {
         'P7015',
         'P7016',
         'P7017',
+        'P7018',
+        'P7019',
       ].toSorted(),
     )
   })
@@ -312,5 +322,13 @@ describe("an error of the caller's client", () => {
     // Before COMMIT nothing was recorded. A retry would meet the same programming error.
     const disposition = code === 'CLIENT_FAILED' ? 'fatal' : 'retry'
     expect(toDatabaseError(thrown, { phase: 'uncommitted' })).toMatchObject({ code, disposition })
+  })
+})
+
+test('a connection that broke while it was opened is worth another attempt', () => {
+  const error = new Error('Client has encountered a connection error and is not queryable')
+  expect(toDatabaseError(error, { phase: 'connecting' })).toMatchObject({
+    code: 'CONNECT_FAILED',
+    disposition: 'retry',
   })
 })

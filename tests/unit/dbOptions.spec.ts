@@ -134,6 +134,18 @@ describe.for(['none', 'transaction'] as const)('options of openDatabase with poo
     expect((await database.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
   })
 
+  test('differ in a reopened database, whose statements and locks may take longer', async () => {
+    const database = fixture.open({ pooler, statementTimeoutMs: 4_321, lockTimeoutMs: 1_234 })
+    const patient = database.reopen({ statementTimeoutMs: 600_000 })
+    const names = ['statement_timeout', 'lock_timeout']
+    const read = 'SELECT pg_catalog.current_setting(name) AS value FROM pg_catalog.unnest($1::text[]) AS name'
+    const valuesIn = async (opened: typeof database) =>
+      (await opened.queryAsRole<{ value: string }>(fixture.worker, read, [names])).rows.map(({ value }) => value)
+    expect(await valuesIn(patient)).toEqual(['10min', '10min'])
+    await patient.close()
+    expect(await valuesIn(database)).toEqual(['4321ms', '1234ms'])
+  })
+
   test('end a transaction that is idle for idleInTransactionTimeoutMs', async () => {
     const database = fixture.open({ pooler, idleInTransactionTimeoutMs: 300 })
     const asleep = database.transactionAsRole(fixture.worker, async (tx) => {

@@ -47,6 +47,15 @@ describe('doctor', () => {
     ])
   })
 
+  test('reports an open finding without its finding (OPEN_FINDINGS_MATCH)', async () => {
+    await db.queryNoRole(
+      `INSERT INTO reconciliation_open_findings VALUES (gen_random_uuid(), 'paid_twice', 'critical', now())`,
+    )
+    expect(await damage()).toMatchObject([
+      { severity: 'damage', code: 'OPEN_FINDINGS_MATCH', expected: 'closed', found: 'open, paid_twice, critical' },
+    ])
+  })
+
   test('reports an item that is both pending and terminal (ITEMS_ARE_PENDING_OR_TERMINAL)', async () => {
     await db.queryNoRole(`
       INSERT INTO payment_outbox_pending (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload)

@@ -53,29 +53,29 @@ async function running(file: string, ...args: readonly string[]): Promise<number
 
 const STAY = 'echo here; while :; do sleep 0.05; done'
 
-test('a start tells PostgreSQL to ignore the pid of a process that is no PostgreSQL', async () => {
+test('a start ignores the recorded pid if it is not that of a PostgreSQL', async () => {
   const pid = await running('sh', '-c', STAY)
   expect(await ignoringPidFile(pid)).toBe(String(pid))
 })
 
-test('a start tells PostgreSQL to ignore the pid of a PostgreSQL of another folder', async () => {
+test('a start ignores the recorded pid if it is that of a PostgreSQL of another folder', async () => {
   const other = await script('other/postgres', STAY)
   const pid = await running(other, '-D', '/another/folder', '-c', 'port=5433')
   expect(await ignoringPidFile(pid)).toBe(String(pid))
 })
 
-test('a start sets no pid to ignore if the folder of that PostgreSQL is unknown', async () => {
+test('a start does not ignore the recorded pid if the folder of its PostgreSQL is unknown', async () => {
   const other = await script('other/postgres', STAY)
   expect(await ignoringPidFile(await running(other, '-D', 'data'))).toBe('unset')
 })
 
-test('a start sets no pid to ignore if the process has ended', async () => {
+test('a start does not ignore the recorded pid if its process has ended', async () => {
   const child = spawn('true')
   await once(child, 'exit')
   expect(await ignoringPidFile(child.pid ?? Number.NaN)).toBe('unset')
 })
 
-test('a start adopts a live server of the same folder and sets no pid to ignore', async () => {
+test('a start adopts a live server of the same folder and does not ignore its pid', async () => {
   const other = await script('other/postgres', STAY)
   const pid = await running(other, '-D', join(dataDir, 'postgres/data'), '-c', 'port=5432')
   expect(await ignoringPidFile(pid)).toBe('unset')

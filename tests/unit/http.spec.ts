@@ -388,12 +388,14 @@ describe('on every server', () => {
     const response = await fixture.call('/metrics')
     expect(response.headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/)
     const text = await response.text()
-    const { pendingCount, dlqDepth } = await readOutboxStatus(db.as('symphony_readonly'))
+    const { kinds } = await readOutboxStatus(db.as('symphony_readonly'))
     expect(text).toMatch(/^notify_wakeups_total 1$/m)
-    expect(text).toMatch(new RegExp(`^outbox_pending_depth ${pendingCount}$`, 'm'))
-    expect(text).toMatch(new RegExp(`^dlq_depth ${dlqDepth}$`, 'm'))
+    for (const kind of ['payment', 'message'] as const) {
+      expect(text).toContain(`\noutbox_pending_depth{kind="${kind}"} ${kinds[kind].pending}\n`)
+      expect(text).toContain(`\ndlq_depth{kind="${kind}"} ${kinds[kind].failed}\n`)
+    }
     for (const name of ['oldest_pending_age_seconds', 'expired_lease_count', 'stuck_dispatching_count']) {
-      expect(text).toMatch(new RegExp(`^${name} `, 'm'))
+      expect(text).toMatch(new RegExp(`^${name}\\{kind="message"\\} `, 'm'))
     }
   })
 })

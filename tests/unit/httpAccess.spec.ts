@@ -7,7 +7,7 @@ import { EXAMPLE } from '../../libs/http/routes/examples.js'
 import { useTestDatabase } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
 import { createKey, bodyOf, openHttpFixture, problemOf, TOKEN, type HttpFixture } from '../support/httpFixture.js'
-import { resolveExampleIds, seedExamples, type ExampleIds } from '../support/httpExamples.js'
+import { bodyText, resolveExampleIds, seedExamples, type ExampleIds } from '../support/httpExamples.js'
 import { enqueue } from '../support/outboxItems.js'
 
 /** Tests that every route refuses invalid and insufficient keys. The routes come from the server, so none is left out. */
@@ -43,7 +43,7 @@ function ask(route: Route, authorization: string | undefined, at = fixture.addre
       ...(example.body === undefined ? {} : { 'content-type': 'application/json' }),
       ...example.headers,
     },
-    ...(example.body === undefined ? {} : { body: JSON.stringify(example.body) }),
+    ...(example.body === undefined ? {} : { body: bodyText(example) }),
   })
 }
 

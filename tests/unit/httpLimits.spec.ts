@@ -68,14 +68,19 @@ test.each([
   ['rule.windowSeconds', { ...RULE, windowSeconds: 59 }],
   ['p_limit_currency', { ...RULE, currency: 'EUR' }],
   ['p_rail_type', { kind: 'count', limit: '0', windowSeconds: 60 }],
-])('a rule with an invalid %s is refused', async (argument, rule) => {
+])('a limit with an invalid %s is refused', async (argument, rule) => {
   const problem = await problemOf(await ask('/v1/limits', { name: 'refused', rule, reason: 'agreed' }))
   expect(problem).toMatchObject({ code: 'INVALID_ARGUMENT', detail: expect.stringContaining(argument) })
 })
 
-test('an unknown proposal and the removal of an unknown limit are refused', async () => {
-  const unknown = '/v1/limits/proposals/01981f0e-7c00-7000-8000-000000000001/approve'
-  expect(await problemOf(await ask(unknown))).toMatchObject({ code: 'INVALID_ARGUMENT' })
+test('an unknown proposal is answered with 404, approved or withdrawn', async () => {
+  const unknown = '/v1/limits/proposals/01981f0e-7c00-7000-8000-000000000001'
+  const notFound = { status: 404, code: 'PROPOSAL_NOT_FOUND' }
+  expect(await problemOf(await ask(`${unknown}/approve`))).toMatchObject(notFound)
+  expect(await problemOf(await ask(`${unknown}/withdraw`, { reason: 'kept' }))).toMatchObject(notFound)
+})
+
+test('the removal of an unknown limit is refused', async () => {
   expect(await problemOf(await ask('/v1/limits/unknown/remove', { reason: 'over' }))).toMatchObject({
     code: 'INVALID_ARGUMENT',
   })

@@ -5,7 +5,7 @@ import { markdownPage } from '../support/markdownPage.js'
 import { problemCodesOf, PROBLEMS, type Example, type Route } from '../../libs/http/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
-import { resolveExampleIds, seedExamples, type ExampleIds } from '../support/httpExamples.js'
+import { bodyText, resolveExampleIds, seedExamples, type ExampleIds } from '../support/httpExamples.js'
 
 /** Tests that the OpenAPI document is well-formed and that every example in it works. */
 
@@ -60,7 +60,7 @@ function call(route: Route, example: Example): Promise<Response> {
   return fixture.call(query === '' ? path : `${path}?${query}`, {
     method: route.method,
     headers: { ...(example.body === undefined ? {} : { 'content-type': 'application/json' }), ...example.headers },
-    ...(example.body === undefined ? {} : { body: JSON.stringify(example.body) }),
+    ...(example.body === undefined ? {} : { body: bodyText(example) }),
   })
 }
 

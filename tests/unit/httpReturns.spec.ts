@@ -154,7 +154,7 @@ describe('an instruction with replaces', () => {
     })
   })
 
-  test('cannot close a payment of a participant that the key may not see', async () => {
+  test('cannot replace a payment of a participant that the key may not see', async () => {
     const other = await enqueueFailed(db)
     const mine = 'replacing-participant'
     const { key } = await createKey(db, { scopes: ['ingest'], owner: 'shop', participants: [mine] })

@@ -2,6 +2,8 @@ import { afterEach, beforeAll, expect, test } from 'vitest'
 import { createHttpServer, type HttpServerOptions } from '../../libs/http/index.js'
 import { Symphony, SymphonyFleet } from '../../libs/symphony/index.js'
 import { useTestDatabase } from '../support/database.js'
+import { bodyOf } from '../support/httpFixture.js'
+import { statementOf } from '../support/statements.js'
 
 const db = await useTestDatabase()
 let url: string
@@ -36,7 +38,13 @@ async function serve(given: Partial<HttpServerOptions> = {}) {
       headers: { ...headers, ...(body === undefined ? {} : { 'idempotency-key': crypto.randomUUID() }) },
       ...(body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) }),
     })
-  return { symphony, call }
+  const upload = (path: string, body: string) =>
+    fetch(`${address}${path}`, {
+      method: 'POST',
+      headers: { ...headers, 'content-type': 'application/octet-stream' },
+      body,
+    })
+  return { symphony, call, upload }
 }
 
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
@@ -53,6 +61,18 @@ test('a server created from a Symphony accepts payments of its rails and shows t
   expect(metrics).toContain('rail_answers_total{rail="bank",answer="success"} 1')
   const name = decodeURIComponent(new URL(url).pathname.slice(1))
   expect(await (await call('/v1/databases')).json()).toMatchObject({ databases: [{ name, state: 'up' }] })
+})
+
+test('a server created from a Symphony compares a statement with the payments of its rails', async () => {
+  const { symphony, call, upload } = await serve({ accessTokenOwner: 'olga' })
+  const instruction = { instructionId: 'HS-2', participantId: 'shop', railType: 'bank', payload: PAYLOAD }
+  const { outboxId } = await bodyOf(await call('/v1/instructions', instruction))
+  await symphony.worker().runOnce()
+  const entry = { reference: outboxId, amount: '12.50', currency: 'EUR', bookedOn: '2026-11-16' }
+  const answer = await upload('/v1/reconciliations?rail=bank&format=ndjson', statementOf([entry]))
+  expect(await answer.json()).toMatchObject({ counts: { matched: 1 }, repeated: false })
+  const { rows } = await db.queryNoRole('SELECT actor FROM reconciliation_runs')
+  expect(rows).toEqual([{ actor: expect.stringContaining('olga') }])
 })
 
 test('a server with api: false has health and metrics, and no API', async () => {

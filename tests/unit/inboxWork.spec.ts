@@ -405,7 +405,7 @@ describe('Inbox.purge', () => {
     })
   })
 
-  test('forgets a message, so that a later enqueue creates it again', async () => {
+  test('deletes a message, so that a later enqueue creates it again', async () => {
     const claim = await enqueuedAndClaimed(db)
     await store.ack([claim])
     await endedAgo(db, claim, 1_000)

@@ -15,10 +15,16 @@ import {
   type AlertRule,
   type MetricSamples,
 } from '../../libs/observability/index.js'
-import { heartbeatOutboxWorker, OutboxRelayer, placeOutboxHold, readOutboxStatus } from '../../libs/outbox/index.js'
+import {
+  enqueuePaymentOutbox,
+  heartbeatOutboxWorker,
+  OutboxRelayer,
+  placeOutboxHold,
+  readOutboxStatus,
+} from '../../libs/outbox/index.js'
 import { symphony } from '../support/commandLine.js'
 import { createTestDatabase, withTestDatabase, type TestDatabase } from '../support/database.js'
-import { claim, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
+import { buildInstruction, claim, complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { recordingRail } from '../support/relayRail.js'
 import { sealLedger } from '../support/sealLedger.js'
@@ -95,9 +101,9 @@ describe('thresholds', () => {
     const rule = rules.find((one) => one.name === name)!
     expect(rule.threshold).toEqual({ setting: 'alertDueSeconds', value: 7_200 })
     expect(rule.summary).toContain('2 h')
-    expect(statesOf(at(0, { oldest_due_age_seconds: 7_200 }), [rule])).toEqual([])
-    expect(statesOf(at(0, { oldest_due_age_seconds: 7_201 }), [rule])).toHaveLength(1)
-    expect(prometheusRules(rules)).toContain('max by (job) (oldest_due_age_seconds) > 7200')
+    expect(statesOf(at(0, { 'oldest_due_age_seconds{kind="payment"}': 7_200 }), [rule])).toEqual([])
+    expect(statesOf(at(0, { 'oldest_due_age_seconds{kind="payment"}': 7_201 }), [rule])).toHaveLength(1)
+    expect(prometheusRules(rules)).toContain('max by (job) (oldest_due_age_seconds{kind=\\"payment\\"}) > 7200')
   })
 
   test('have settings with the same defaults, and `symphony alerts` prints them', async () => {
@@ -151,6 +157,33 @@ describe('alerts from the database status', () => {
       { name: 'SymphonyPaymentsHeld', state: 'firing', value: 1, severity: 'warning' },
     ])
     await db.queryNoRole('UPDATE payment_outbox_pending SET hold_reason = NULL, held_by = NULL, held_at = NULL')
+  })
+
+  test('a message that is due, held or failed fires alerts of its own, none of payments', async () => {
+    const messages = await Promise.all(
+      Array.from({ length: 4 }, () =>
+        enqueuePaymentOutbox(db.as('symphony_ingest'), buildInstruction({ railType: 'topic' }), { isMessage: true }),
+      ),
+    )
+    const [failed] = await claim(db, 'topic', { batchSize: 1 })
+    await complete(db, failed!, { state: 'FAILED' })
+    const left = messages.filter(({ outboxId }) => outboxId !== failed!.outboxId)
+    await placeOutboxHold(db.as('symphony_control'), left[0]!.outboxId, 'please wait')
+    await placeOutboxHold(db.as('symphony_control'), left[1]!.outboxId, 'OUTCOME_NOT_DELIVERED')
+    await db.queryNoRole(
+      `UPDATE payment_outbox_pending SET next_attempt_at = now() - interval '10 minutes',
+         held_at = held_at - interval '10 minutes' WHERE is_message`,
+    )
+    const names = (await evaluate()).map(({ name }) => name).filter((name) => name !== 'SymphonyNoWorkerAlive')
+    expect(names.toSorted()).toEqual([
+      'SymphonyMessagesFailed',
+      'SymphonyMessagesHeld',
+      'SymphonyMessagesLate',
+      'SymphonyOutcomeNotDelivered',
+    ])
+    await db.queryNoRole('DELETE FROM payment_outbox_pending WHERE is_message')
+    await db.queryNoRole('DELETE FROM outbox_attempt_tallies')
+    await db.queryNoRole('DELETE FROM outbox_attempt_totals')
   })
 
   test('SymphonyOldestUnfinishedAge fires for a payment unfinished for 48 hours', async () => {

@@ -213,8 +213,9 @@ describe('the guard triggers', () => {
         expect(new Set(await guardModes(fresh))).toEqual(new Set(['O']))
 
         await deploy({ url: fresh.url, schema: fresh.schema, reapply: true })
-        // Inbox tests cover the guards of the inbox; ledger tests cover those of verifications.
-        const elsewhere = ['inbox_events', 'inbox_messages', 'ledger_verifications']
+        // Tests of the inbox, of the ledger and of reconciliations cover the guards of their tables.
+        const reconciliations = ['runs', 'entries', 'findings', 'closings'].map((name) => `reconciliation_${name}`)
+        const elsewhere = ['inbox_events', 'inbox_messages', 'ledger_verifications', ...reconciliations]
         const guarded = [...LEDGERS, ...NEVER_TRUNCATED.map(([table]) => table), ...elsewhere]
         expect(new Set(triggers.map(({ table }) => table))).toEqual(new Set(guarded))
         expect(new Set(await guardModes(fresh))).toEqual(new Set(['A']))

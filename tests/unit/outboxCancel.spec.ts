@@ -58,7 +58,8 @@ async function refusalOf(outboxId: string, of = db): Promise<string | undefined>
   const error = await failureOf(cancelOutboxItem(of.as('symphony_ingest'), outboxId, REASON))
   if (!(error instanceof NotCancellableError)) throw error
   expect(error).toMatchObject({ code: 'NOT_CANCELLABLE', sqlstate: 'P7013', disposition: 'fatal' })
-  expect(error.hint).toMatch(/\S/)
+  expect(error.remedy).toMatch(/\S/)
+  expect(error.remedy).toBe(error.hint)
   return error.reason
 }
 
@@ -316,7 +317,7 @@ describe('cancel_outbox_instruction', () => {
 })
 
 describe('a cancelled item of an ordered stream', () => {
-  test('lets the next item go, also with the policy halt', async () => {
+  test('unblocks the next item, also with the policy halt', async () => {
     for (const policy of ['continue', 'halt'] as const) {
       const stream = new Stream(db)
       await setParticipantOutboxPolicy(olga.control, stream.participantId, policy)
@@ -326,7 +327,7 @@ describe('a cancelled item of an ordered stream', () => {
     }
   })
 
-  test('is left out if it waits behind the head', async () => {
+  test('is skipped if it is behind the head', async () => {
     const stream = new Stream(db)
     const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()]
     await cancelOutboxItem(ingest(), ids[1]!, REASON)
@@ -383,7 +384,7 @@ describe('a redrive', () => {
 })
 
 describe('while dispatch is frozen', () => {
-  test('an item that was pending at the freeze cannot be cancelled, marked or not', async () => {
+  test('an item pending at the freeze cannot be cancelled; one enqueued later can', async () => {
     await withTestDatabase(async (own) => {
       const control = own.as('symphony_control')
       const before = await enqueue(own)
@@ -399,7 +400,7 @@ describe('while dispatch is frozen', () => {
     })
   })
 
-  test('a cancel on a restored copy finds the freeze before a worker does', async () => {
+  test('a cancel on a restored copy is refused (DISPATCH_FROZEN) before any worker claims', async () => {
     await withTestDatabase(async (own) => {
       const { outboxId } = await enqueue(own)
       await claim(own, 'none')
@@ -450,8 +451,8 @@ describe("in the caller's transaction, a cancel", () => {
   })
 })
 
-describe('a cancel that races', () => {
-  test('a claim waits for the claim and is refused (LEASED)', async () => {
+describe('a concurrent cancel', () => {
+  test('waits for an open claim and is refused (LEASED)', async () => {
     const { outboxId, railType } = await enqueue(db)
     const worker = await openTransaction(db, 'symphony_executor')
     expect(await claimOutboxBatch(worker, 1, WORKER, 60, { rails: [railType] })).toHaveLength(1)
@@ -462,7 +463,7 @@ describe('a cancel that races', () => {
     expect(await cancelling).toMatchObject({ reason: 'LEASED' })
   })
 
-  test('a claim that is rolled back succeeds', async () => {
+  test('succeeds if the open claim is rolled back', async () => {
     const { outboxId, railType } = await enqueue(db)
     const worker = await openTransaction(db, 'symphony_executor')
     await claimOutboxBatch(worker, 1, WORKER, 60, { rails: [railType] })
@@ -473,7 +474,7 @@ describe('a cancel that races', () => {
     await expect(cancelling).resolves.toMatchObject({ outboxId })
   })
 
-  test('a claim takes the item from it: the claim skips the item, before and after COMMIT', async () => {
+  test('makes a later claim skip the item, before and after COMMIT', async () => {
     const { outboxId, railType } = await enqueue(db)
     const application = await openTransaction(db, 'symphony_ingest')
     await cancelOutboxItem(application, outboxId, REASON)
@@ -482,7 +483,7 @@ describe('a cancel that races', () => {
     expect(await claim(db, railType)).toEqual([])
   })
 
-  test('a completion waits for it and sees its outcome', async () => {
+  test('waits for an open completion and is refused (DISPATCHED)', async () => {
     const lease = await enqueueAndClaim(db)
     const worker = await openTransaction(db, 'symphony_executor')
     const { outboxId, leaseToken } = lease
@@ -498,7 +499,19 @@ describe('a cancel that races', () => {
     expect(await cancelling).toMatchObject({ reason: 'DISPATCHED' })
   })
 
-  test('an approval of FAILED has one winner and no deadlock, in either order', async () => {
+  test('makes an enqueue that replaces the payment wait, and be accepted after COMMIT', async () => {
+    const { outboxId, participantId } = await enqueue(db)
+    const application = await openTransaction(db, 'symphony_ingest')
+    await cancelOutboxItem(application, outboxId, REASON)
+    const other = await openTransaction(db, 'symphony_ingest')
+    const instruction = buildInstruction({ participantId, replaces: outboxId })
+    const replacing = enqueuePaymentOutbox(other, instruction).catch((error: unknown) => error)
+    await untilWaiting(db, other)
+    await application.query('COMMIT')
+    expect(await replacing).toMatchObject({ created: true })
+  })
+
+  test('is refused after an approval of FAILED and refuses a later one, without a deadlock', async () => {
     const first = await enqueueHeld(db, olga)
     const proposal = await propose(olga, first.outboxId, 'FAILED')
     const people = await openConnection(db, 'symphony_control')
@@ -524,7 +537,7 @@ describe('a cancel that races', () => {
     }
   })
 
-  test('claims and other cancels has exactly one winner per item', async () => {
+  test('never cancels an item that a claim or another cancel takes', async () => {
     const railType = buildInstruction().railType
     const items: string[] = []
     for (let index = 0; index < 60; index += 1) items.push((await enqueue(db, { railType })).outboxId)
@@ -603,7 +616,7 @@ describe('cancelled items', () => {
     })
   })
 
-  test('have a full trail that ends without a pending row', async () => {
+  test('have a full trail whose replay ends without a pending row', async () => {
     await withTestDatabase(async (own) => {
       await own.queryNoRole('UPDATE symphony_settings SET full_trail = true')
       const { outboxId } = await enqueue(own)

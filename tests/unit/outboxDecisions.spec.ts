@@ -393,7 +393,7 @@ describe('the recorded actor', () => {
     expect((await attemptRows(db, outboxId)).map((row) => row.worker_id)).toEqual([`boris@bank via ${gateway.name}`])
   })
 
-  test('is the same person by API key and by name, so cannot approve their own proposal (P7007)', async () => {
+  test('is one person by API key and by name: approving the own proposal is refused (P7007)', async () => {
     const other = await createPerson(db, 'gateway_too')
     await db.queryNoRole('SELECT set_actor_gateway($1, true)', [other.name])
     const { key } = await createKey(db, { scopes: ['operate'], owner: 'Anna@bank' })

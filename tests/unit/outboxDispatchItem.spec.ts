@@ -107,6 +107,12 @@ function endedBefore(ms: number): OutboxEvidence {
   }
 }
 
+test('dispatchItem gives the rail the outbox id, and the same as 32 hexadecimal digits', async () => {
+  const outboxId = '019a8f2e-1b2c-7d3e-8f40-0123456789ab'
+  const { sent } = await dispatch({ item: { outboxId } })
+  expect(sent).toMatchObject([{ reference: outboxId, compactReference: '019a8f2e1b2c7d3e8f400123456789ab' }])
+})
+
 test('dispatchItem sends a payment once and completes it with the token of its lease', async () => {
   const item = { outboxId: randomUUID(), leaseToken: randomUUID() }
   const { result, sent } = await dispatch({ item })

@@ -388,7 +388,7 @@ describe('NOTIFY', () => {
     expect(await notificationsDuring(() => enqueueAll([buildInstruction(), buildInstruction()]))).toEqual(['new_work'])
   })
 
-  test('is not sent for an enqueue that creates no item or an INSERT of no rows', async () => {
+  test('is not sent for an enqueue that creates no item, nor for an INSERT of no rows', async () => {
     const known = await enqueue(db)
     expect(await notificationsDuring(() => enqueueAll([known]))).toEqual([])
     const insertNothing = () =>

@@ -35,14 +35,23 @@ test('a claim skips a held item and leases another item of the same rail', async
 })
 
 test('RETRY by one person makes a held item of known outcome due at once', async () => {
-  // Scheduled for tomorrow, because RETRY overrides the schedule.
-  const item = await enqueue(db, { notBefore: new Date(Date.now() + 86_400_000) })
+  const item = await enqueueAndClaim(db)
+  await complete(db, item, { state: 'RETRYABLE', retryDelaySeconds: 3600 })
   await placeOutboxHold(olga.control, item.outboxId, 'looks wrong')
   expect(await resolveOutboxHold(olga.control, item.outboxId, 'RETRY', 'looks right')).toEqual({
     status: 'APPLIED',
     proposalId: null,
   })
   expect((await claimOnly(db, item.railType)).outboxId).toBe(item.outboxId)
+})
+
+test('RETRY of an item that was never attempted does not send it before its notBefore', async () => {
+  const notBefore = new Date(Date.now() + 86_400_000)
+  const item = await enqueue(db, { notBefore })
+  await placeOutboxHold(olga.control, item.outboxId, 'looks wrong')
+  await resolveOutboxHold(olga.control, item.outboxId, 'RETRY', 'looks right')
+  expect(await claim(db, item.railType)).toEqual([])
+  expect((await pendingRow(db, item.outboxId))?.next_attempt_at).toEqual(notBefore)
 })
 
 test('a hold and its resolution are events with actor and reason', async () => {

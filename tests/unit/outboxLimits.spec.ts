@@ -295,7 +295,7 @@ describe('an approval limit', () => {
     expect(await resolveOutboxHold(olga.control, outboxId, 'RETRY', 'checked')).toMatchObject({ status: 'APPLIED' })
   })
 
-  test('keeps the time that the application gave when a person releases the payment', async () => {
+  test('keeps the notBefore of the application when a person releases the payment', async () => {
     const subject = buildSubject()
     await setLimit(approvalAbove('10', 1, subject))
     const notBefore = new Date(Date.now() + 3_600_000)
@@ -306,7 +306,7 @@ describe('an approval limit', () => {
 })
 
 describe('an amount limit', () => {
-  test('passes payments up to the sum of the window and holds the one that would exceed it', async () => {
+  test('accepts payments up to the sum of the window and holds the one that would exceed it', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('250.00', { participantId: subject.participantId }))
     expect((await pay('100.25', subject)).held).toBeNull()
@@ -349,7 +349,7 @@ describe('an amount limit', () => {
     expect((await pay('0.01', subject)).held).toBe('LIMIT_EXCEEDED')
   })
 
-  test('counts each bucket as long as a changed window says', async () => {
+  test('counts each bucket for the new window after a change of the window', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('100', subject))
     expect((await pay('90', subject)).held).toBeNull()
@@ -360,7 +360,7 @@ describe('an amount limit', () => {
     expect(await limitOf(name)).toMatchObject({ used: '0' })
   })
 
-  test('starts to count anew with another subject', async () => {
+  test('starts at zero if its rail or participant changes', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('100', { participantId: subject.participantId }))
     expect((await pay('90', subject)).held).toBeNull()
@@ -424,7 +424,7 @@ describe('an amount limit', () => {
     expect(await limitOf(name)).toMatchObject({ used: '10' })
   })
 
-  test('counts and checks a redrive again, and gives nothing back for a failure', async () => {
+  test('counts and checks a redrive again; a failure does not reduce the usage', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('100', subject))
     const { outboxId } = await pay('60', subject)
@@ -518,7 +518,7 @@ describe('LIMIT_UNREADABLE', () => {
     expect(await payAll([dollars])).toEqual(['LIMIT_UNREADABLE'])
   })
 
-  test('needs two people for the release if the approval limit does, and then counts payments', async () => {
+  test('needs two people for the release if the approval limit does; count limits then count it', async () => {
     const subject = buildSubject()
     await setLimit(approvalAbove('100', 2, subject))
     const amount = await setLimit(amountPerDay('100', subject))
@@ -532,7 +532,7 @@ describe('LIMIT_UNREADABLE', () => {
 })
 
 describe('concurrent writers', () => {
-  test('never pass more than the limit of their participant', async () => {
+  test('never exceed the limit of their participant', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('100', { participantId: subject.participantId }))
     await pay('1', subject)
@@ -613,6 +613,6 @@ test('the full trail of a payment that a limit held replays to its queue row', a
   })
 })
 
-test('the ledger keeps its rules', async () => {
+test('the ledger breaks no rule after all tests of limits', async () => {
   expect(brokenLedgerRules(await readLedgerText(db.as('symphony_auditor')))).toEqual([])
 })

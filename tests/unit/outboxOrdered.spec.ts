@@ -404,7 +404,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await pendingRow(db, second)).toMatchObject({ blocked: false, block_unverified: false })
   })
 
-  test('causes failure (40001) of a completion whose snapshot is older than the enqueue', async () => {
+  test('makes a completion fail (40001) if its snapshot is older than the enqueue', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     await completer.query('COMMIT')
     await completer.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
@@ -422,7 +422,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('causes failure (40001) of a completion whose snapshot is older than the last claim', async () => {
+  test('makes a completion fail (40001) if its snapshot is older than the last claim', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')

@@ -12,6 +12,7 @@ import {
   placeOutboxHold,
   proposeOutboxLimit,
   recordLateOutcome,
+  repairExpiredLeases,
   resolveOutboxHold,
   type ClaimedItem,
   type OutboxInstruction,
@@ -41,7 +42,7 @@ const executor = db.as('symphony_executor')
 
 type Outcome = JsonObject & { readonly outcomeNo: number; readonly state: string }
 
-/** Outcome messages of a payment, in order, by the outbox id of its first item. */
+/** Returns the outcome messages of a payment in order. The stream has the outbox id of its first item. */
 async function outcomes(firstId: string): Promise<Outcome[]> {
   const { rows } = await db.queryNoRole<{ payload: Outcome }>(
     `SELECT payload FROM payment_outbox_pending WHERE participant_id = $1 AND is_message ORDER BY sequence_id`,
@@ -50,7 +51,7 @@ async function outcomes(firstId: string): Promise<Outcome[]> {
   return rows.map((row) => row.payload)
 }
 
-/** The outcome messages in short: `1 HELD`. */
+/** Returns the outcome messages as texts such as `1 HELD`. */
 async function states(firstId: string): Promise<string[]> {
   return (await outcomes(firstId)).map(({ outcomeNo, state }) => `${outcomeNo} ${state}`)
 }
@@ -59,7 +60,7 @@ function withTopic(overrides: Partial<OutboxInstruction> = {}): Partial<OutboxIn
   return { outcomeTopic: `orders-${randomUUID()}`, ...overrides }
 }
 
-/** Claims the only due item of the rail and records DISPATCHED. */
+/** Completes the item as DISPATCHED. */
 async function pay(lease: ClaimedItem): Promise<void> {
   await complete(db, lease, { state: 'DISPATCHED', railReference: 'reference-1' })
 }
@@ -181,7 +182,7 @@ describe('an outcome message', () => {
   })
 })
 
-/** Delivers the outcome message of a paid payment n times in vain. */
+/** Lets the delivery of an outcome message fail this many times. */
 async function failDelivery(times: number): Promise<{ readonly outboxId: string; readonly delays: number[] }> {
   const item = await enqueue(db, withTopic())
   await pay(await claimOnly(db, item.railType))
@@ -198,6 +199,17 @@ async function failDelivery(times: number): Promise<{ readonly outboxId: string;
 describe('an outcome message at the retry ceiling', () => {
   test('is held as OUTCOME_NOT_DELIVERED, not FAILED', async () => {
     const { outboxId } = await failDelivery(20)
+    expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: 'OUTCOME_NOT_DELIVERED', attempt_count: 20 })
+  })
+
+  test('is held for the same reason if the lease of its last attempt expires', async () => {
+    const { outboxId } = await failDelivery(19)
+    await db.queryNoRole(
+      `UPDATE payment_outbox_pending SET next_attempt_at = now(), claimed_by = 'dead', lease_token = gen_random_uuid(),
+         lease_expires_at = now() - interval '1 second', claimed_at = now() WHERE outbox_id = $1`,
+      [outboxId],
+    )
+    await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair')
     expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: 'OUTCOME_NOT_DELIVERED', attempt_count: 20 })
   })
 

@@ -351,7 +351,7 @@ describe.for(MARKING_KINDS)('an item enqueued during a resume transaction of its
     }
   })
 
-  test('causes failure (40001) of a resume whose snapshot is older than the enqueue', async () => {
+  test('makes a resume fail (40001) if its snapshot is older than the enqueue', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       await operator.query('COMMIT')
@@ -369,7 +369,7 @@ describe.for(MARKING_KINDS)('an item enqueued during a resume transaction of its
     }
   })
 
-  test('causes failure (40001) of a resume whose snapshot is older than the last claim', async () => {
+  test('makes a resume fail (40001) if its snapshot is older than the last claim', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       const item = await stream.enqueueOn(enqueuer, ordered)

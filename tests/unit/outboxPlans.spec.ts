@@ -305,6 +305,38 @@ test('a claim of payments reads no message of the same rail, and a claim of mess
   }
 })
 
+describe('limits', () => {
+  test('are probed once by an enqueue of a payment, and not by one of a message', async () => {
+    const payment = await recordEnqueue(instructionValues())
+    const message = await recordEnqueue(instructionValues(), true)
+    expect(scansOf(payment, 'outbox_limits')).toMatchObject([{ loops: 1 }])
+    expect(scansOf(message, 'outbox_limits')).toMatchObject([{ loops: 0 }])
+    expect(message.statements).toHaveLength(payment.statements.length)
+  })
+
+  test('are read by index: those of the payment, and the usage of their windows', async () => {
+    const { participantId, railType } = buildInstruction()
+    await fill(full.db, 'outbox_limits', limitsBeside(participantId, railType))
+    await fill(full.db, 'outbox_limit_usage', USAGE)
+    // The first payment adds a bucket to two limits, the second exceeds one of them.
+    for (const amount of ['10.00', '100.00']) {
+      const payload = { amount, currency: 'EUR' }
+      const execution = await recordEnqueue(instructionValues(buildInstruction({ participantId, railType, payload })))
+      for (const [table, rowsMax] of [
+        ['outbox_limits', 3],
+        ['outbox_limit_usage', LIVE_BUCKETS + 2],
+        ['payment_outbox_pending', 1],
+      ] as const) {
+        const scans = scansOf(execution, table)
+        expect(scans.filter(({ loops }) => loops > 0).length).toBeGreaterThan(0)
+        expect(scans.filter(({ type }) => !BY_INDEX.has(type) && !BITMAP.has(type))).toEqual([])
+        expect(scans.filter(({ rows }) => rows > rowsMax)).toEqual([])
+        expect(execution.scanned).not.toContain(table)
+      }
+    }
+  })
+})
+
 test('queries for expired leases and for attempts of an item use their indexes', async () => {
   const { db } = full
   for (const [sql, index] of [
@@ -369,6 +401,28 @@ const DUE_OF_BOTH_KINDS = `
     now() - interval '2 hours' + n * interval '1 ms', now() - interval '2 hours', n NOT BETWEEN 20001 AND 40001
   FROM generate_series(1, 40002) n`
 
+/** Three limits of this participant and rail, and 10,000 of others. */
+const limitsBeside = (participantId: string, railType: string) => `
+  INSERT INTO outbox_limits
+    (limit_name, kind, rail_type, participant_id, currency, limit_value, window_seconds, approvals, set_by, set_at)
+  SELECT 'other-' || n, 'count', CASE WHEN n % 2 = 0 THEN 'r-' || n END, CASE WHEN n % 2 = 1 THEN 'p-' || n END, NULL::text, 5,
+    3600, NULL::integer, 'ann', now()
+  FROM generate_series(1, 10000) n
+  UNION ALL
+  VALUES ('own-amount', 'amount', NULL, '${participantId}', 'EUR', 50, 3600, NULL, 'ann', now()),
+    ('own-count', 'count', '${railType}', NULL, NULL, 1000000, 3600, NULL, 'ann', now()),
+    ('own-approval', 'approval', '${railType}', '${participantId}', 'EUR', 1000, NULL, 1, 'ann', now())`
+
+const LIVE_BUCKETS = 100
+/** Buckets of the other limits, and of one own limit: 5,000 expired ones and 100 live ones. */
+const USAGE = `
+  INSERT INTO outbox_limit_usage (limit_name, expires_at, slot_id, used)
+  SELECT 'other-' || n % 10000, now() + interval '1 hour', gen_random_uuid(), 1 FROM generate_series(1, 100000) n
+  UNION ALL
+  SELECT 'own-count', now() - n * interval '1 second', gen_random_uuid(), 1 FROM generate_series(1, 5000) n
+  UNION ALL
+  SELECT 'own-count', now() + n * interval '30 seconds', gen_random_uuid(), 1 FROM generate_series(1, ${LIVE_BUCKETS}) n`
+
 /** As many items as in CROWD, all claimable, so that the indexes have the same height. */
 const DUE = `
   INSERT INTO payment_outbox_pending
@@ -394,6 +448,17 @@ const ENDED_ATTEMPTS = `
 const ENDED_EVENTS = `
   INSERT INTO payment_outbox_events (event_id, outbox_id, event_no, event_type, actor)
   SELECT uuid_v7(), i.outbox_id, 1, 'ENQUEUED', 'app' FROM payment_outbox_identities i WHERE i.instruction_id LIKE 'l-%'`
+
+/** Records an enqueue of one payment or message in the full database. */
+async function recordEnqueue(values: readonly unknown[], isMessage = false): Promise<Execution> {
+  const recorder = await PlanRecorder.open(full.db, 'symphony_ingest')
+  const execution = await recorder.run('SELECT * FROM enqueue_payment_outbox($1, $2, $3, $4, $5, p_is_message => $6)', [
+    ...values,
+    isMessage,
+  ])
+  await recorder.close()
+  return execution
+}
 
 /** Creates a database whose tables were analysed while empty, or never, without autovacuum. */
 async function createFixture({ isAnalysed = true } = {}): Promise<Fixture> {

@@ -69,6 +69,18 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   outbox_limits: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_limit_proposals: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_limit_usage: { control: whole(), auditor: whole(), readonly: whole() },
+  reconciliation_runs: { control: whole(), auditor: whole(), readonly: whole() },
+  reconciliation_closings: { control: whole(), auditor: whole(), readonly: whole() },
+  reconciliation_open_findings: { control: whole(), auditor: whole(), readonly: whole() },
+  // References of a bank can contain names.
+  reconciliation_entries: {
+    control: whole(),
+    auditor: whole(),
+    readonly: except('account', 'bank_reference', 'reference'),
+  },
+  reconciliation_findings: { control: whole(), auditor: whole(), readonly: except('detail') },
+  reconciliation_uploads: {},
+  reconciliation_upload_payments: {},
   outbox_pauses: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_workers: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_rails: { control: whole(), auditor: whole(), readonly: whole() },
@@ -376,6 +388,11 @@ async function putARowInEveryTable(): Promise<void> {
   await heartbeatOutboxWorker(executor, WORKER)
   await declareOutboxRails(executor, [{ type: 'rail-declared', money: true, fields: [] }], WORKER, { serving: true })
   await setParticipantOutboxPolicy(db.as('symphony_control'), 'participant-1', 'halt')
+  await db.queryNoRole(
+    `INSERT INTO reconciliation_closings VALUES (gen_random_uuid(), gen_random_uuid(), 'olga', 'corrected', now());
+     INSERT INTO reconciliation_uploads (upload_id, position, entry_key, kind) VALUES (uuid_v7(), 1, '', 'payout');
+     INSERT INTO reconciliation_upload_payments (upload_id, outbox_id, covered) VALUES (uuid_v7(), uuid_v7(), true)`,
+  )
 }
 
 async function readRelations(): Promise<ReadonlyMap<string, Relation>> {

@@ -1,17 +1,20 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import {
+  enqueuePaymentOutboxBatch,
   findItems,
+  placeOutboxHold,
   readFailedItems,
   readHeldItems,
   readProposal,
   readRecentlyChanged,
   searchItems,
+  searchParticipant,
   withdrawOutboxProposal,
   type ItemSearch,
 } from '../../libs/outbox/index.js'
 import { useTestDatabase } from '../support/database.js'
-import { claim, complete, enqueue } from '../support/outboxItems.js'
+import { buildInstruction, claim, complete, enqueue } from '../support/outboxItems.js'
 import { createPerson, approve, enqueueFailed, enqueueUnknown, propose } from '../support/outboxPeople.js'
 
 /** Lists and searches of the outbox: filters, order and restriction to participants. */
@@ -99,7 +102,41 @@ describe('reads of failed and held items', () => {
   })
 })
 
-describe('a limit with a participant filter', () => {
+test('lists show payments unless messages are asked for', async () => {
+  const shared = { railType: `rail-${randomUUID()}`, participantId: `participant-${randomUUID()}` }
+  const create = async (isMessage: boolean) => {
+    const instructions = Array.from({ length: 3 }, () => buildInstruction(shared))
+    const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions, { isMessage })
+    const [held = '', ...others] = items.map(({ outboxId }) => outboxId)
+    await placeOutboxHold(alice.control, held, 'please wait')
+    const [failed, paid] = await claim(db, shared.railType)
+    await complete(db, failed!, { state: 'FAILED' })
+    await complete(db, paid!, { state: 'DISPATCHED', railReference: 'ref' })
+    expect(others.toSorted()).toEqual([failed!.outboxId, paid!.outboxId].toSorted())
+    return { held: [held], failed: [failed!.outboxId], all: [held, ...others].toSorted() }
+  }
+  const search = { railType: shared.railType, limit: 10 }
+  const lists = async (kind?: 'payment' | 'message') => {
+    const asked = { ...search, ...(kind === undefined ? {} : { kind }) }
+    const stream = await searchParticipant(readonly(), shared.participantId, asked)
+    const found = await searchItems(readonly(), asked)
+    expect(stream.ids.toSorted()).toEqual(found.ids.toSorted())
+    return {
+      held: (await readHeldItems(readonly(), asked)).items.map(({ item }) => item.outboxId),
+      failed: (await readFailedItems(readonly(), asked)).items.map(({ item }) => item.outboxId),
+      all: found.ids.toSorted(),
+    }
+  }
+  const payments = await create(false)
+  const messages = await create(true)
+  expect(await lists()).toEqual(payments)
+  expect(await lists('payment')).toEqual(payments)
+  expect(await lists('message')).toEqual(messages)
+  const misspelt: object = { ...search, kind: 'messages' }
+  await expect(searchItems(readonly(), { ...search, ...misspelt })).rejects.toMatchObject({ argument: 'kind' })
+})
+
+describe('a page size with a participant filter', () => {
   test('counts only matching items in readRecentlyChanged', async () => {
     const participantId = `mine-${randomUUID()}`
     const mine = await enqueue(db, { participantId })

@@ -134,7 +134,7 @@ describe('an instruction that replaces a payment', () => {
     expect(await reasonOf(replace(old))).toBe('PAID')
     expect(await reasonOf(replace({ ...old, outboxId: redrivenAs }))).toBe('NOT_RETURNED')
     await recordReturn(redrivenAs)
-    // The item that was paid is the one to name.
+    // The redrive was paid and returned, so an instruction must replace the redrive.
     expect(await reasonOf(replace(old))).toBe('PAID')
     await replace({ ...old, outboxId: redrivenAs })
   })
@@ -171,7 +171,7 @@ describe('an instruction that replaces a payment', () => {
     await enqueuePaymentOutboxBatch(ingest(), [replacing(old), buildInstruction()])
   })
 
-  test('is answered again when it is repeated, although the payment is replaced by now', async () => {
+  test('returns its first item when it is repeated after the replacement', async () => {
     const old = await returned()
     const instruction = replacing(old)
     const first = await enqueuePaymentOutbox(ingest(), instruction)
@@ -228,7 +228,7 @@ describe('a replaced payment', () => {
     await expect(propose(olga, old.outboxId, 'REDRIVE')).rejects.toMatchObject({ sqlstate: 'P7006' })
   })
 
-  test('has one winner if eight replacements race', async () => {
+  test('gets one replacement if eight enqueues race', async () => {
     const old = await enqueueFailed(db)
     const lock = await openConnection(db)
     await lock.query('BEGIN')
@@ -245,7 +245,7 @@ describe('a replaced payment', () => {
     for (const error of errors) expect(error).toMatchObject({ sqlstate: 'P7017' })
   })
 
-  test('has one winner if a redrive and a replacement race, without a deadlock', async () => {
+  test('is either redriven or replaced if both race, without a deadlock', async () => {
     for (let round = 0; round < 10; round += 1) {
       const old = await enqueueFailed(db)
       const proposal = await propose(olga, old.outboxId, 'REDRIVE')
@@ -270,7 +270,7 @@ describe('a replaced payment', () => {
     await operator.close()
   })
 
-  test('holds its pending replacement if a late report says that the rail paid it', async () => {
+  test('has its pending replacement held if a late report says that the rail paid it', async () => {
     const lease = await failedLease()
     const second = replacing(lease)
     const { outboxId } = await enqueuePaymentOutbox(ingest(), second)
@@ -285,7 +285,7 @@ describe('a replaced payment', () => {
     })
   })
 
-  test('holds the redrive of a replacement, and refuses further ones, after such a report (P7006)', async () => {
+  test('has a pending redrive of its replacement held after a late success; a new one gets P7006', async () => {
     const lease = await failedLease()
     const second = replacing(lease)
     const { outboxId } = await enqueuePaymentOutbox(ingest(), second)
@@ -298,7 +298,7 @@ describe('a replaced payment', () => {
     expect(await reasonOf(replace({ ...lease, outboxId: redrivenAs }))).toBe('REPORTED_PAID')
   })
 
-  test('does not hold a replacement that an operator holds already', async () => {
+  test('does not change the hold of a replacement that an operator already holds', async () => {
     const lease = await failedLease()
     const { outboxId } = await replace(lease)
     await placeOutboxHold(olga.control, outboxId, 'please wait')

@@ -1,6 +1,10 @@
 import { randomUUID } from 'node:crypto'
-import { describe, expect, test } from 'vitest'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, describe, expect, test } from 'vitest'
 import { auditDatabase } from '../../libs/ledger/auditor.js'
+import { databaseSource, exportLedger, openLedger } from '../../libs/ledger/index.js'
 import {
   claimOutboxBatch,
   enqueuePaymentOutbox,
@@ -64,7 +68,7 @@ describe('record_outbox_return', () => {
     ])
   })
 
-  test('returns the first event for a repeat, also at another time and with another scale', async () => {
+  test('returns the first event for a repeat with another time or 2.50 instead of 2.5', async () => {
     const { outboxId } = await enqueuePaid(db)
     const first = await record(outboxId, { amount: '2.5', occurredAt: new Date('2026-01-31T12:00:00Z') })
     expect(await record(outboxId, { amount: '2.50', occurredAt: new Date('2026-02-01T12:00:00Z') })).toEqual({
@@ -99,7 +103,7 @@ describe('record_outbox_return', () => {
     })
     expect(await record(outboxId, { amount: '6.50', reference: 'RT-2' })).toMatchObject({ returnedTotal: '10.50' })
     await expect(record(outboxId, { amount: '0.01', reference: 'RT-3' })).rejects.toMatchObject({ sqlstate: 'P7015' })
-    // A repeat of a recorded return adds nothing, so that it is still answered.
+    // A repeat of a recorded return adds nothing, so it is accepted even at the full amount.
     expect(await record(outboxId, { amount: '4', reference: 'RT-1' })).toMatchObject({
       created: false,
       returnedTotal: '10.50',
@@ -154,7 +158,7 @@ describe('record_outbox_return', () => {
       [false, '500'],
       [false, '1000'],
     ])
-    // All returns of one payment have the same currency, so that they can be added.
+    // All returns of one payment must have the same currency, because they are added up.
     await expect(record(outboxId, { currency: 'CHF', reference: 'RT-3' })).rejects.toMatchObject({ sqlstate: '22023' })
   })
 
@@ -262,7 +266,7 @@ describe('the library', () => {
   })
 })
 
-test('the status counts a payment once, however many returns it has', async () => {
+test('the status counts a returned payment once, however many returns it has', async () => {
   const total = async () => (await readOutboxStatus(db.as('symphony_readonly'))).returnedTotal
   const before = await total()
   const { outboxId } = await enqueuePaid(db)
@@ -275,15 +279,28 @@ test('the status counts a payment once, however many returns it has', async () =
   expect((await total()) - before).toBe(1n)
 })
 
+/** Returns the verdicts of the database and of an export. */
 async function auditedReturns() {
-  const { invariants } = await auditDatabase(db.as('symphony_auditor'))
-  return invariants.find(({ id }) => id === 'I11')
+  const auditor = db.as('symphony_auditor')
+  await using ledgerOfExport = await openLedger({ exportFolder: await exportTo(randomUUID()) })
+  const reports = [await auditDatabase(auditor), await ledgerOfExport.audit()]
+  return reports.map(({ invariants }) => invariants.find(({ id }) => id === 'I11'))
 }
+
+async function exportTo(name: string): Promise<string> {
+  const folder = join(exports, name)
+  await exportLedger(databaseSource(db.as('symphony_auditor')), folder)
+  return folder
+}
+
+const exports = await mkdtemp(join(tmpdir(), 'symphony-returns-'))
+afterAll(() => rm(exports, { recursive: true, force: true }))
 
 describe('invariant I11', () => {
   test('holds for recorded returns', async () => {
     await record((await enqueuePaid(db)).outboxId)
-    expect(await auditedReturns()).toMatchObject({ ok: true, found: [] })
+    const holds = { ok: true, found: [] }
+    expect(await auditedReturns()).toMatchObject([holds, holds])
   })
 
   test('finds a return beyond the payment and one of a payment that was not dispatched', async () => {
@@ -296,12 +313,13 @@ describe('invariant I11', () => {
         [outboxId],
       )
     }
-    const verdict = await auditedReturns()
-    expect(verdict?.found.toSorted()).toEqual([paid.outboxId, failed.outboxId].toSorted())
+    const both = [paid.outboxId, failed.outboxId].toSorted()
+    const verdicts = await auditedReturns()
+    expect(verdicts.map((verdict) => verdict?.found.toSorted())).toEqual([both, both])
   })
 })
 
-test('two payments of one rail are returned independently under the same reference', async () => {
+test('two payments of one rail can have returns with the same reference', async () => {
   const one = await enqueuePaid(db)
   const other = await enqueuePaid(db)
   expect(await record(one.outboxId)).toMatchObject({ created: true })

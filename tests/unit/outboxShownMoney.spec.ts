@@ -158,7 +158,7 @@ test('a low-cost function in WHERE sees neither payloads nor unmasked destinatio
 const SMALL = new Set(['payment_outbox_proposals', 'outbox_rails', 'dispatch_epochs'])
 
 test('reads of items and proposals use indexes and scan neither queue nor ledger', async () => {
-  // With the full trail the events are many too, so that a scan of them would show.
+  // The full trail adds many events, so that a scan of them would show in the plan.
   await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
   const olga = await createPerson(db, 'planner')
   const held = await enqueueUnknown(db, { payload: PAYLOAD })

@@ -227,6 +227,17 @@ const FIELDS: Limits = {
   },
 }
 
+const UUID_TEXT = '0190a0b0-0000-7000-8000-000000000001'
+
+const DATE: Limits = {
+  refused: {
+    infinity: `'infinity'::date`,
+    'a day in 101 years': `current_date + 36900`,
+    'a day 101 years ago': `current_date - 36900`,
+  },
+  accepted: { 'a day in 99 years': `current_date + 36000` },
+}
+
 /** Value of a limit. */
 const LIMIT_VALUE: Limits = {
   refused: {
@@ -355,7 +366,7 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_trace_context: TRACE_CONTEXT,
   p_key_scope: text(500),
   p_limit_name: ID,
-  // A well-formed name of no limit is refused with the same words.
+  // A valid name is refused like an invalid one if no limit has it.
   p_limit_in_force: { ...ID, accepted: {} },
   p_limit: LIMIT_VALUE,
   p_limit_currency: {
@@ -363,8 +374,50 @@ const LIMITS: Readonly<Record<string, Limits>> = {
     accepted: { 'three capital letters': `'XYZ'` },
   },
   p_window_seconds: integer(60, 2_678_400),
-  // The valid call is of the kind amount, which has no approvals.
+  // The other arguments are those of kind amount, which takes no approvals.
   p_approvals: { refused: { none: '0', one: '1', three: '3' }, accepted: {} },
+  p_entry_kind: oneOf('payout'),
+  p_account: text(64),
+  p_bank_reference: text(200),
+  p_shown_reference: text(200),
+  p_candidate: {
+    refused: {
+      nothing: `''`,
+      'no id': `'${CANARY}'`,
+      capitals: `upper('${UUID_TEXT}')`,
+      'a space between two': `'${UUID_TEXT}, ${UUID_TEXT}'`,
+      '21 ids': `rtrim(repeat('${UUID_TEXT},', 21), ',')`,
+      'a line end': `E'${UUID_TEXT}\\n'`,
+    },
+    accepted: { '20 ids': `rtrim(repeat('${UUID_TEXT},', 20), ',')` },
+  },
+  p_entry_amount: {
+    refused: {
+      'less than zero': '-0.01',
+      'seven decimals': '1.0000001',
+      '10^18': '1e18',
+      'a number of 131,072 digits': '1e131071',
+      infinity: `'Infinity'`,
+      'no number': `'NaN'`,
+    },
+    accepted: { zero: '0', 'the largest': '999999999999999999.999999' },
+  },
+  p_entry_currency: {
+    refused: { nothing: `''`, 'two letters': `'EU'`, 'small letters': `'eur'`, 'a line end': `E'EUR\\n'` },
+    accepted: { 'three capital letters': `'XYZ'` },
+  },
+  p_booked_on: DATE,
+  p_valued_on: DATE,
+  p_return_code: text(35),
+  p_position: { refused: { none: '0', 'less than none': '-1' }, accepted: { 'the largest': '9223372036854775807' } },
+  p_max_rows: integer(1, 1000),
+  p_entries: { refused: { 'less than none': '-1', 'too many': '1000000001' }, accepted: {} },
+  p_format: oneOf('camt053'),
+  p_file_hash: SECRET_HASH,
+  p_statement_id: text(140),
+  p_period_from: { ...TIME, accepted: {} },
+  p_period_to: { ...TIME, accepted: {} },
+  p_settlement_days: integer(0, 60),
 }
 
 /** Arguments that accept every value of their type. */
@@ -390,11 +443,18 @@ const WITHOUT_LIMITS = [
   'p_timer_id',
   'p_run_id',
   'p_outbox_only',
+  'p_upload_id',
+  'p_after',
+  'p_covered',
+  'p_keep_unknown',
+  'p_dry_run',
+  'p_finding_id',
 ]
 
 /** Plural arguments of the batch forms that are not the single form with an `s`. */
 const IRREGULAR: Readonly<Record<string, string>> = {
   p_latencies_ms: 'p_latency_ms',
+  p_entry_currencies: 'p_entry_currency',
   p_retry_delays_seconds: 'p_retry_delay_seconds',
   p_outcomes_unknown: 'p_outcome_unknown',
 }
@@ -489,14 +549,19 @@ describe.each(names)('%s', (name) => {
     for (const { name: argument, type } of lists) {
       const valid = sound.get(name)![argument]!
       const element = `(${valid}::${type})[1]`
-      const isAlone = lists.length === 1 || singular(argument).endsWith('rail')
+      const isAlone =
+        lists.length === 1 || singular(argument).endsWith('rail') || subject.emptyLists?.includes(argument) === true
       const misshapen: Record<string, string> = {
-        'an empty array': `'{}'::${type}`,
+        ...(subject.emptyLists?.includes(argument) === true
+          ? {}
+          : {
+              'an empty array': `'{}'::${type}`,
+              'an array of arrays of no element': `ARRAY['{}'::${type}, '{}']`,
+            }),
         'an array of arrays': `ARRAY[${valid}::${type}]`,
         'an array counted from 0': `array_fill(${element}, ARRAY[1], ARRAY[0])`,
         'an array counted from 2': `array_fill(${element}, ARRAY[1], ARRAY[2])`,
         '1,001 elements': `array_fill(${element}, ARRAY[1001])`,
-        'an array of arrays of no element': `ARRAY['{}'::${type}, '{}']`,
         ...(isAlone ? {} : { 'one element more than the others': `${valid}::${type} || ${element}` }),
         ...(subject.optionalElements?.includes(argument) === true ? {} : { 'a NULL': `ARRAY[NULL]::${type}` }),
       }

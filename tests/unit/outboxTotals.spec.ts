@@ -1,13 +1,18 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import {
+  cancelOutboxItem,
   claimOutboxBatch,
   completeOutboxAttempts,
+  enqueuePaymentOutbox,
   readLatestAttempts,
+  readOutboxStatus,
   readThroughput,
   repairExpiredLeases,
+  type AttemptOutcome,
+  type ClaimedItem,
 } from '../../libs/outbox/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
+import { buildInstruction, claimOnly, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { createPerson } from '../support/outboxPeople.js'
 import { RandomOutbox } from '../support/outboxRandom.js'
 import { closeTransactions, completeOn, openTransaction } from '../support/outboxStream.js'
@@ -109,6 +114,43 @@ test('readLatestAttempts separates unknown outcomes from retries with the same e
     ['RAIL_TIMEOUT', true, 1],
   ])
 })
+
+test('the status tells payments and messages apart, before and after the roll-up', async () => {
+  const lease = async (isMessage: boolean) => {
+    const instruction = buildInstruction()
+    await enqueuePaymentOutbox(db.as('symphony_ingest'), instruction, { isMessage })
+    return claimOnly(db, instruction.railType)
+  }
+  const paid = { state: 'DISPATCHED', railReference: 'ref' } as const
+  // One call with both kinds by the fast path, and one by the slow path.
+  await completeAll([await lease(false), await lease(true), await lease(true)], [paid, paid, paid])
+  await completeAll([await lease(false), await lease(true)], [paid, { state: 'FAILED' }])
+  await complete(db, await lease(true), { state: 'RETRYABLE', retryDelaySeconds: 3600 })
+  const expired = await lease(true)
+  await db.expireLease(expired.outboxId)
+  const unsent = await enqueue(db)
+  await cancelOutboxItem(db.as('symphony_ingest'), unsent.outboxId, 'not needed')
+  const payment = { dispatched: 2, failed: 1, cancelled: 1, failedRecently: 0, retryable: 0, requeued: 0 }
+  const message = { dispatched: 2, failed: 1, cancelled: 0, failedRecently: 1, retryable: 1, retryableRecently: 1 }
+  expect((await readOutboxStatus(db.as('symphony_readonly'))).kinds).toMatchObject({
+    payment: { ...payment, pending: 0, expired: 0 },
+    message: { ...message, pending: 2, expired: 1, leased: 0, requeued: 0 },
+  })
+  await fold()
+  await fold()
+  const status = await readOutboxStatus(db.as('symphony_readonly'))
+  expect(status.kinds).toMatchObject({ payment, message: { ...message, requeued: 1, unknown: 1 } })
+  expect(status).toMatchObject({ dispatchedTotal: 4n, failedTotal: 2n, cancelledTotal: 1n, pendingCount: 2n })
+})
+
+/** Completes the leases in one call. */
+async function completeAll(
+  leases: readonly ClaimedItem[],
+  outcomes: readonly Pick<AttemptOutcome, 'state' | 'railReference'>[],
+): Promise<void> {
+  const entries = leases.map((lease, index) => ({ ...lease, ...outcomes[index]! }))
+  await completeOutboxAttempts(db.as('symphony_executor'), WORKER, entries)
+}
 
 describe('the totals', () => {
   test.for([31, 32])(

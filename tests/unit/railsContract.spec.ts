@@ -12,6 +12,7 @@ import {
   type Rail,
   type RailDeclaration,
   type RailAnswer,
+  type RailPayment,
   type RailRequest,
 } from '../../libs/rails/index.js'
 import { PAYABLE } from '../support/railRequest.js'
@@ -28,6 +29,9 @@ class Sandbox {
       if (signal.aborted) throw new NotSentError('aborted')
       return this.pay(request)
     },
+    settlementDays: 0,
+    accountOf: () => 'DE89370400440532013000',
+    listPayments: () => this.list(),
     queryStatus: ({ reference }) => {
       const [first] = this.payments.get(reference) ?? []
       return first === undefined ? { outcome: 'absent' } : { outcome: 'success', reference: first }
@@ -39,6 +43,15 @@ class Sandbox {
     refusedPayload: { ...PAYABLE, amount: '999999.00' },
     effectsOf: (reference) => this.payments.get(reference)?.length ?? 0,
     abortPatienceMs: 100,
+  }
+
+  async *list(): AsyncGenerator<RailPayment> {
+    const { amount, currency } = PAYABLE
+    for (const [reference, paid] of this.payments) {
+      for (const bankReference of paid) {
+        yield { reference: reference.replaceAll('-', ''), bankReference, amount, currency, bookedOn: '2026-11-17' }
+      }
+    }
   }
 
   pay({ reference, payload }: RailRequest, once = true): RailAnswer {
@@ -69,7 +82,7 @@ describe('runRailContract', () => {
   it('checks every rule, and accepts an adapter that keeps them all', async () => {
     const { rail, options } = new Sandbox()
     const results = await runRailContract(rail, options)
-    expect(results).toHaveLength(11)
+    expect(results).toHaveLength(13)
     expect(results.filter(({ ok, skipped }) => !ok || skipped)).toEqual([])
   })
 
@@ -79,7 +92,7 @@ describe('runRailContract', () => {
     const rail = simulatedRail({ onUnknown: 'resend', bookFile })
     const effectsOf = async (reference: string) => (await readBook(bookFile)).get(reference)?.count ?? 0
     const refusedPayload = { ...PAYABLE, simulate: 'terminal' }
-    await expect(runRailContract(rail, { payload: PAYABLE, refusedPayload, effectsOf })).resolves.toHaveLength(11)
+    await expect(runRailContract(rail, { payload: PAYABLE, refusedPayload, effectsOf })).resolves.toHaveLength(13)
     await rail.close?.()
     await rm(folder, { recursive: true })
   })
@@ -97,6 +110,8 @@ describe('runRailContract', () => {
       'it needs effectsOf or queryStatus',
       'it needs refusedPayload',
       'it needs refusedPayload',
+      'the rail has no listPayments',
+      'the rail has no accountOf',
     ])
   })
 
@@ -222,6 +237,28 @@ describe('runRailContract', () => {
     it('are reported for codes that are not in their table', async () => {
       const rules = await brokenRules(new Sandbox(), { codes: { OTHER: 'terminal' } })
       expect(rules).toEqual(['a refusal is terminal, and pays nothing'])
+    })
+
+    const LISTED = 'the list of payments has a payment once, with our reference and amount'
+
+    it.each<[string, (payment: RailPayment) => readonly RailPayment[]]>([
+      ['omits a payment', () => []],
+      ['repeats a payment', (payment) => [payment, payment]],
+      ['has another reference', (payment) => [{ ...payment, reference: payment.bankReference }]],
+      ['has no id of an entry', (payment) => [{ ...payment, bankReference: '' }]],
+      ['has a date with a time', (payment) => [{ ...payment, bookedOn: '2026-11-17T08:00:00Z' }]],
+      ['has another amount', (payment) => [{ ...payment, amount: '10.01' }]],
+      ['has another currency', (payment) => [{ ...payment, currency: 'USD' }]],
+    ])('are reported if their list of payments %s', async (_, change) => {
+      const sandbox = new Sandbox()
+      async function* listPayments(): AsyncGenerator<RailPayment> {
+        for await (const payment of sandbox.list()) yield* change(payment)
+      }
+      expect(await brokenRules(sandbox, { listPayments })).toEqual([LISTED])
+    })
+
+    it('are reported if the sample payload has no account', async () => {
+      expect(await brokenRules(new Sandbox(), { accountOf: () => '' })).toEqual(['the sample payload has an account'])
     })
 
     it('are reported if they change the request', async () => {

@@ -19,6 +19,7 @@ describe('httpRail', () => {
     ['plain HTTP to ::1', { url: 'http://[::1]:4000/pay' }],
     ['plain HTTP elsewhere with allowPlainHttp', { url: 'http://rail.internal/pay', allowPlainHttp: true }],
     ['the reference in the path', { url: `${HTTPS}/{reference}` }],
+    ['the compact reference in a status address', { url: HTTPS, status: { url: `${HTTPS}?id={compactReference}` } }],
     ['a secret of 16 bytes', { url: HTTPS, signing: SIGNING }],
     ['a secret in bytes', { url: HTTPS, signing: { keyId: 'k', secret: new Uint8Array(16) } }],
     ['a response of 1 byte', { url: HTTPS, responseBytesMax: 1 }],
@@ -36,7 +37,11 @@ describe('httpRail', () => {
     ['a name that begins like this machine', { url: 'http://127.0.0.1.rail.example' }, 'http.url: expected https'],
     ['a name that contains this machine', { url: 'http://localhost.rail.example' }, 'http.url: expected https'],
     ['credentials in the address', { url: 'https://me:pw@rail.example' }, 'http.url: expected no credentials'],
-    ['the reference as a host', { url: 'https://{reference}.example' }, 'http.url: expected {reference} in the path'],
+    [
+      'the reference as a host',
+      { url: 'https://{reference}.example' },
+      'http.url: expected {reference} and {compactReference} in the path',
+    ],
     ['another method', { url: HTTPS, method: 'GET' }, 'http.method: expected POST or PUT'],
     ['a misspelt field', { url: HTTPS, header: {} }, 'http."header": unknown; did you mean headers?'],
     [
@@ -79,7 +84,7 @@ describe('httpRail', () => {
     [
       'a status address without the reference',
       { url: HTTPS, status: { url: HTTPS } },
-      'http.status.url: expected {reference} in the address',
+      'http.status.url: expected {reference} or {compactReference} in the address',
     ],
     [
       'a status address over plain HTTP',

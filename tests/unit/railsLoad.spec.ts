@@ -44,6 +44,9 @@ describe('loadRails', () => {
       concurrency: undefined,
       ratePerSecond: undefined,
       codes: undefined,
+      listPayments: undefined,
+      accountOf: undefined,
+      settlementDays: undefined,
     })
   })
 
@@ -73,10 +76,20 @@ describe('loadRails', () => {
       queryStatus() {
         return { outcome: 'success', reference: this.#reference }
       }
+      async *listPayments() {
+        yield { reference: this.#reference }
+      }
+      accountOf() {
+        return this.#reference
+      }
     }
     const loaded = loadRail(new Adapter())
     expect(await callRail(loaded, railRequest())).toMatchObject({ kind: 'success', reference: 'mine' })
     expect(await inquireRail(loaded, railRequest())).toMatchObject({ kind: 'success', reference: 'mine' })
+    const period = { from: new Date(0), to: new Date() }
+    const listed = loaded.listPayments?.(period, { signal: new AbortController().signal })
+    expect(await listed?.[Symbol.asyncIterator]().next()).toMatchObject({ value: { reference: 'mine' } })
+    expect(loaded.accountOf?.({})).toBe('mine')
   })
 
   it('calls close() of rails that have one', async () => {
@@ -99,6 +112,8 @@ describe('loadRails', () => {
     ['a destination kind', { destination: 'iban' }],
     ['a destination check', { destination: () => true }],
     ['no money', { money: false }],
+    ['a settlement on the same day', { settlementDays: 0 }],
+    ['a settlement after 60 days', { settlementDays: 60 }],
     ['a field that is undefined', { codes: undefined, queryStatus: undefined }],
   ])('accepts %s', (_, given) => {
     expect(() => load(given)).not.toThrow()
@@ -157,6 +172,10 @@ describe('loadRails', () => {
       'destination: expected "iban", "phone", "account" or a function',
     ],
     ['a misspelt destination kind', { destination: 'acount' }, 'did you mean "account"?'],
+    ['a list of payments that is no function', { listPayments: [] }, 'listPayments: expected a function, got an array'],
+    ['an account that is no function', { accountOf: 'DE89' }, 'accountOf: expected a function, got string'],
+    ['a settlement before the payment', { settlementDays: -1 }, 'settlementDays: expected a whole number from 0 to 60'],
+    ['a settlement after 61 days', { settlementDays: 61 }, 'settlementDays: expected a whole number from 0 to 60'],
   ])('refuses %s, naming rail and field', (_, given, message) => {
     expect(() => load(given)).toThrow(message)
     expect(() => load(given)).toThrow('rail "sepa", ')

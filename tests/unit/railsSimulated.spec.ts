@@ -14,6 +14,7 @@ import {
   RAIL_RESULT_CODES,
   type LoadedRail,
   type RailEffect,
+  type RailPayment,
   type SimulatedRailOptions,
 } from '../../libs/rails/index.js'
 import { systemClock } from '../../libs/core/index.js'
@@ -203,6 +204,36 @@ describe('the rail book', () => {
     }
     expect((await readBook(bookFile)).get('x')).toMatchObject({ count: 1, repeats: 1, railReference: 'first' })
     expect((await callRail(rail(), railRequest({ reference: 'x' }))).reference).toBe('first')
+  })
+
+  it('lists each payment of a period once, in the file and behind HTTP', async () => {
+    const server = await serveRailBook({ file: bookFile })
+    toClose.push(server.close)
+    const line = { amount: '1.00', currency: 'EUR', once: true }
+    const lines = Array.from({ length: 1_500 }, (_, index) => ({
+      ...line,
+      reference: `r-${index % 1_000}`,
+      railReference: `b-${index}`,
+      at: `2026-01-0${index < 500 ? 1 : 2}T08:00:00.000Z`,
+    }))
+    await writeFile(bookFile, `\n${lines.map((one) => JSON.stringify(one)).join('\n')}\n{"reference":"cut`)
+    const period = { from: new Date('2026-01-02T00:00:00Z'), to: new Date('2026-01-03T00:00:00Z') }
+    for (const loaded of [rail(), rail({ bookUrl: server.url })]) {
+      const listed: RailPayment[] = []
+      for await (const payment of loaded.listPayments?.(period, { signal: new AbortController().signal }) ?? []) {
+        listed.push(payment)
+      }
+      // The first 500 lines are outside the period, the last 500 are repeated requests.
+      expect(listed).toEqual(
+        lines.slice(500, 1_000).map(({ reference, railReference }) => ({
+          reference,
+          bankReference: railReference,
+          amount: '1.00',
+          currency: 'EUR',
+          bookedOn: '2026-01-02',
+        })),
+      )
+    }
   })
 
   it('causes an unknown outcome if it cannot be written', async () => {

@@ -107,10 +107,10 @@ describe('a clock change', () => {
   test.each([
     // Clocks go from 02:00 to 03:00 at 07:00 UTC.
     ['America/New_York', '30 2 * * *', '2027-03-13T12:00:00Z', ['2027-03-14T07:00:00Z', '2027-03-15T06:30:00Z']],
-    // From 00:00 to 01:00 at 22:00 UTC, so the day begins at 01:00.
+    // Clocks go from 00:00 to 01:00 at 22:00 UTC, so the day begins at 01:00.
     ['Africa/Cairo', '0 0 * * *', '2027-04-29T12:00:00Z', ['2027-04-29T22:00:00Z', '2027-04-30T21:00:00Z']],
     ['Africa/Cairo', '30 0 * * *', '2027-04-29T12:00:00Z', ['2027-04-29T22:00:00Z', '2027-04-30T21:30:00Z']],
-    // From 02:00 to 02:30 at 15:30 UTC.
+    // Clocks go from 02:00 to 02:30 at 15:30 UTC.
     ['Australia/Lord_Howe', '15 2 * * *', '2026-10-03T12:00:00Z', ['2026-10-03T15:30:00Z', '2026-10-04T15:15:00Z']],
   ])('forward in %s runs %s when the gap ends', (zone, cron, from, expected) => {
     expect(after(cron, zone, from, 2)).toEqual(expected)
@@ -233,13 +233,13 @@ describe('planRuns', () => {
     )
   })
 
-  test('drops one late occurrence under skip and runs it under once and all', () => {
+  test('drops one late occurrence with the policy skip, and runs it with once and all', () => {
     expect(everyHour('skip')).toEqual({ occurrences: [], next: '2026-11-15T12:30:00Z', missed: true })
     expect(everyHour('once').occurrences).toEqual(['2026-11-15T11:30:00Z'])
     expect(everyHour('all').occurrences).toEqual(['2026-11-15T11:30:00Z'])
   })
 
-  test('runs at most the latest 1,000 occurrences under all', () => {
+  test('runs at most the latest 1,000 occurrences with the policy all', () => {
     const { occurrences } = plan('all', '2026-11-15T11:00:30Z', '* * * * * *')
     expect(occurrences).toHaveLength(MISSED_RUNS_MAX)
     expect(occurrences.at(-1)).toBe('2026-11-15T12:00:30Z')

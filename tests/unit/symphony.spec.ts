@@ -1,11 +1,12 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { Readable } from 'node:stream'
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { withSchema, type Transaction } from '../../libs/db/index.js'
 import * as sql from '../../libs/entry/sql.js'
 import type { InboxHandler } from '../../libs/inbox/index.js'
-import type { PaymentPayload, StandardSchema } from '../../libs/rails/index.js'
+import type { PaymentPayload, RailPayment, StandardSchema } from '../../libs/rails/index.js'
 import { Symphony, type SymphonyEvent, type SymphonyWorker } from '../../libs/symphony/index.js'
 import { memoryRail } from '../../libs/testing/index.js'
 import { useTestDatabase } from '../support/database.js'
@@ -112,7 +113,7 @@ describe('a payment', () => {
       expect(await symphony.payments.get({ instructionId: 'P-6' })).toBeUndefined()
     })
 
-    test('is refused if a field with a card number is forbidden now; a hint says it still stands', async () => {
+    test('is refused if a field is forbidden since; the remedy says that the first payment stands', async () => {
       await using symphony = open([{ type: railType, fields: { '/memo': 'forbidden' } } as const])
       const repeat = symphony.transaction((tx) => symphony.enqueue({ ...instruction, railType }, { tx }))
       await expect(repeat).rejects.toMatchObject({
@@ -220,7 +221,7 @@ test('payments.search refuses an unknown filter, which would otherwise match all
   const found = payments.search(search)[Symbol.asyncIterator]()
   await expect(found.next()).rejects.toMatchObject({
     code: 'INVALID_ARGUMENT',
-    message: expect.stringMatching(/^"instructionID": unknown; expected one of state, railType, participants, /),
+    message: expect.stringMatching(/^"instructionID": unknown; expected one of state, kind, railType, participants, /),
   })
 })
 
@@ -419,6 +420,34 @@ describe('an invalid call', () => {
       '"railtype": unknown; did you mean railType?',
     ],
     [
+      'an unknown filter of findings',
+      symphony.operator,
+      'findings',
+      [{ kinds: ['reversed'] }],
+      '"kinds": unknown; did you mean kind?',
+    ],
+    [
+      'an unknown filter of runs',
+      symphony.operator,
+      'runs',
+      [{ rail: 'x' }],
+      '"rail": unknown; expected one of railType',
+    ],
+    [
+      'a misspelt option of a reconciliation',
+      symphony.operator,
+      'reconcile',
+      [{ rail: 'x', file: 'x.xml' }],
+      expect.stringContaining('"file": unknown'),
+    ],
+    [
+      'a reconciliation without options',
+      symphony.operator,
+      'reconcile',
+      [],
+      'options: expected an object, got undefined',
+    ],
+    [
       'an unknown filter of failed payments',
       symphony.operator,
       'failed',
@@ -512,7 +541,7 @@ describe('a worker', () => {
     expect(seen).toMatchObject([{ rows: [{ isLogin: true }] }])
   })
 
-  test('records the return of a bank webhook in the transaction of its inbox handler, once', async () => {
+  test('records a return reported by webhook once, in the transaction of the inbox handler', async () => {
     await using symphony = open([simple('webhook')])
     const { outboxId } = await symphony.transaction((tx) =>
       symphony.enqueue({ railType: 'webhook', instructionId: 'W-1', participantId: 'shop', payload: PAYLOAD }, { tx }),
@@ -759,6 +788,41 @@ describe('an operator', () => {
     await expect(limits.approve({ proposalId })).rejects.toMatchObject({ code: 'APPROVAL_REQUIRED' })
     await limits.withdraw({ proposalId, reason: 'not needed' })
     expect(await limits.list()).toEqual({ limits: [], proposals: [] })
+  })
+
+  test('reconciles a statement or the list of a rail, reads runs and findings, closes a finding', async () => {
+    const payments: RailPayment[] = []
+    const listed = {
+      ...simple('listed'),
+      settlementDays: 0,
+      listPayments: async function* listPayments() {
+        yield* payments
+      },
+    }
+    await using symphony = open([listed])
+    const { outboxId } = await symphony.transaction((tx) =>
+      symphony.enqueue({ railType: 'listed', instructionId: 'L-1', participantId: 'shop', payload: PAYLOAD }, { tx }),
+    )
+    await symphony.worker().runOnce()
+    const bookedOn = new Date().toISOString().slice(0, 10)
+    const entry = { reference: outboxId, bankReference: 'B-1', amount: '12.50', currency: 'EUR', bookedOn }
+    payments.push(entry)
+    const [from, to] = [-1, 1].map((days) => new Date(Date.now() + days * 86_400_000))
+    const { operator } = symphony
+    const first = await operator.reconcile({ rail: 'listed', from: from!, to: to! })
+    expect(first).toMatchObject({ format: 'rail', counts: { matched: 1 }, findings: [] })
+    const statement = Readable.from([Buffer.from(JSON.stringify({ ...entry, bankReference: 'B-2' }))])
+    const second = await operator.reconcile({ rail: 'listed', statement, format: 'ndjson' })
+    expect(second).toMatchObject({ settlementDays: 0, counts: { paidTwice: 1 } })
+    const runs = []
+    for await (const run of operator.runs({ railType: 'listed' })) runs.push(run.runId)
+    expect(runs).toEqual([second.runId, first.runId])
+    const findings = []
+    for await (const finding of operator.findings({ railType: 'listed', state: 'open' })) findings.push(finding)
+    expect(findings).toMatchObject([{ kind: 'paid_twice', outboxId }])
+    await operator.closeFinding({ findingId: findings[0]!.findingId!, reason: 'the bank refunded B-2' })
+    for await (const finding of operator.findings({ state: 'closed' })) findings.push(finding)
+    expect(findings[1]).toMatchObject({ closed: { reason: 'the bank refunded B-2' } })
   })
 
   test('pauses and resumes a known rail, and cannot pause an unknown one (UNKNOWN_NAME)', async () => {

@@ -10,6 +10,7 @@ import {
 } from '../../../libs/outbox/index.js'
 import { simulatedRail } from '../../../libs/rails/index.js'
 import { rowHashes } from '../../support/fingerprint.js'
+import { railRequest } from '../../support/railRequest.js'
 import { buildPaymentOn } from '../../scorecard/payments.js'
 import { RelayScenario } from '../../scorecard/RelayScenario.js'
 import { defineScenario } from '../../scorecard/Scenario.js'
@@ -102,10 +103,9 @@ async function createStaleLeases(scenario: RelayScenario, count: number): Promis
     const leased = await claimOutboxBatch(executor, 1_000, 'stale', LEASE_SECONDS)
     for (const [index, item] of leased.entries()) {
       const { outboxId, leaseToken } = item
-      const answer = await rail.dispatch(
-        { ...item, reference: outboxId, attempt: 1, notAfter: new Date(Date.now() + 60_000) },
-        { signal: new AbortController().signal },
-      )
+      const answer = await rail.dispatch(railRequest({ ...item, reference: outboxId }), {
+        signal: new AbortController().signal,
+      })
       if (answer.outcome !== 'success') throw new Error(`the rail returned ${answer.outcome}, expected success`)
       const kind = KINDS[index % KINDS.length]!
       leases.push({

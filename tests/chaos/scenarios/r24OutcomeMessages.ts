@@ -4,7 +4,7 @@ import { between } from '../../../libs/cli/commands/demo/seededRandom.js'
 import type { EnqueuedItem } from '../../../libs/outbox/index.js'
 import { readBook } from '../../../libs/rails/index.js'
 import { OrderPeople } from '../../scorecard/OrderPeople.js'
-import { buildOrder, ORDER_RAILS, ORDERS_TOPIC, type Order } from '../../scorecard/orders.js'
+import { buildOrder, ORDER_RAILS, type Order } from '../../scorecard/orders.js'
 import { OrderShop } from '../../scorecard/OrderShop.js'
 import { checkOutcomes, OUTCOME_RULES } from '../../scorecard/outcomeRules.js'
 import { RelayScenario } from '../../scorecard/RelayScenario.js'
@@ -196,12 +196,11 @@ async function report(
 ): Promise<Outcome> {
   const client = await scenario.db.connect()
   const counts = (await client.query<Record<string, number>>(COUNTS)).rows[0]!
-  const { rows: messages } = await client.query<{ reference: string; railReference: string }>(DELIVERED)
   const { violations, missed } = await checkOutcomes(client, {
     shop: shop.name,
     book: await readBook(scenario.bookFile),
   })
-  const { report: audit, defects } = await scenario.audit({ messages })
+  const { report: audit, defects } = await scenario.audit()
   const found = (rule: string) => violations.find((violation) => violation.rule === rule)?.count ?? 0
   // A handler that kills its process looks like a worker that exits by itself.
   const killedHandlers = fleet.unexpectedExits.filter((text) => text.endsWith('(SIGKILL)'))
@@ -251,8 +250,3 @@ const COUNTS = `
       WHERE i.is_message AND a.attempt_no > 1) AS "messagesHandledAgain",
     (SELECT count(*)::int FROM payment_outbox_events WHERE event_type = 'LATE_OUTCOME') AS "lateOutcomes",
     (SELECT count(*)::int FROM payment_outbox_events WHERE event_type = 'HOLD_PLACED') AS holds`
-
-/** Delivered messages, as effects for the audit. */
-const DELIVERED = `
-  SELECT a.outbox_id AS reference, a.rail_reference AS "railReference" FROM payment_outbox_attempts a
-  WHERE a.rail_type = '${ORDERS_TOPIC}' AND a.state = 'DISPATCHED'`

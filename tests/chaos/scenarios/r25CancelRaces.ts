@@ -10,6 +10,7 @@ import {
   type ClaimedItem,
 } from '../../../libs/outbox/index.js'
 import { simulatedRail } from '../../../libs/rails/index.js'
+import { railRequest } from '../../support/railRequest.js'
 import { buildPaymentOn } from '../../scorecard/payments.js'
 import { RelayScenario } from '../../scorecard/RelayScenario.js'
 import { defineScenario } from '../../scorecard/Scenario.js'
@@ -42,10 +43,9 @@ export default defineScenario({
     const rail = simulatedRail({ type: RAIL, onUnknown: 'resend', bookUrl: scenario.bookUrl })
     fixture.defer(() => rail.close?.())
     const pay = async (item: ClaimedItem): Promise<string> => {
-      const answer = await rail.dispatch(
-        { ...item, reference: item.outboxId, attempt: 1, notAfter: new Date(Date.now() + 60_000) },
-        { signal: new AbortController().signal },
-      )
+      const answer = await rail.dispatch(railRequest({ ...item, reference: item.outboxId }), {
+        signal: new AbortController().signal,
+      })
       if (answer.outcome !== 'success') throw new Error(`the rail returned ${answer.outcome}, expected success`)
       return answer.reference
     }

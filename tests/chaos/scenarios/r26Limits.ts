@@ -177,7 +177,7 @@ async function check(db: TestDatabase, limited: readonly Limited[]) {
   }
   for (const { participantId, limit, windowSeconds } of limited) {
     const own = passed.filter((row) => row.participant_id === participantId)
-    // The clock of the limit is read after created_at, so that a whole window may seem shorter by the call.
+    // The limit reads its clock after created_at was set, so a window may appear shorter by the duration of a call.
     const highest = highestSum(own, windowSeconds - 1)
     if (highest > minorOf(limit)) defects.push(`${participantId}: ${highest} cents passed, the limit is ${limit}`)
     if (own.length === 0) defects.push(`${participantId}: nothing passed`)

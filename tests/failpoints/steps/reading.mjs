@@ -53,6 +53,8 @@ export function readingSteps(tools) {
       ])
         await read(look())
       await outbox.readRailFields(look(), 'resend')
+      await outbox.readPausesOf(look(), { railType: 'resend', participantId: 'p', ordered: true })
+      await outbox.isLimitProposal(look(), randomUUID())
     },
     'reads of the scheduler': async () => {
       await scheduler.readJob(look(), 'report')

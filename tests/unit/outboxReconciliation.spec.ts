@@ -1,0 +1,531 @@
+import { randomUUID } from 'node:crypto'
+import { describe, expect, test } from 'vitest'
+import { call } from '../../libs/db/call.js'
+import { enqueueMessage } from '../../libs/outbox/enqueue.js'
+import { approveOutboxProposal, placeOutboxHold, recordOutboxReturn } from '../../libs/outbox/index.js'
+import { useTestDatabase } from '../support/database.js'
+import { buildInstruction, claimOnly, complete, enqueue, eventRows, ledger } from '../support/outboxItems.js'
+import { createPerson, enqueueFailed, enqueueHeld, enqueuePaid } from '../support/outboxPeople.js'
+import { failureOf, race } from '../support/race.js'
+import { findingsOf, finish, reconcileEntries, stageEntries, type TestEntry } from '../support/reconciliation.js'
+
+/** A statement of the bank is compared with the ledger of one rail, in SQL. */
+
+const db = await useTestDatabase()
+const control = db.as('symphony_control')
+const rita = await createPerson(db, 'rita')
+const sam = await createPerson(db, 'sam')
+const tina = await createPerson(db, 'tina')
+
+const NOTHING = {
+  matched: 0,
+  paidTwice: 0,
+  paidNotRecorded: 0,
+  recordedNotPaid: 0,
+  amountDiffers: 0,
+  reversed: 0,
+  unknownEntry: 0,
+}
+const DAY_MS = 86_400_000
+const PAYLOAD = { amount: '10.50', currency: 'EUR', destination: 'account-1' }
+
+function rail(): string {
+  return `bank-${randomUUID()}`
+}
+
+function daysFromNow(days: number): Date {
+  return new Date(Date.now() + days * DAY_MS)
+}
+
+async function count(table: string, where = 'true'): Promise<number> {
+  const { rows } = await db.queryNoRole<{ n: string }>(`SELECT count(*) AS n FROM ${table} WHERE ${where}`)
+  return Number(rows[0]!.n)
+}
+
+describe('finish_reconciliation', () => {
+  test('matches one debit with one DISPATCHED payment of the same amount, in another spelling too', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    const run = await reconcileEntries(db, railType, [{ outboxId, amount: '10.5' }])
+    expect(run).toMatchObject({ repeated: false, counts: { ...NOTHING, matched: 1 } })
+    expect(await findingsOf(db, run.runId)).toEqual([])
+  })
+
+  test('reports a payment that two debits name as paid twice, once', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    const run = await reconcileEntries(db, railType, [{ outboxId }, { outboxId }, { outboxId }])
+    expect(run.counts).toEqual({ ...NOTHING, paidTwice: 1 })
+    const [finding, ...others] = await findingsOf(db, run.runId)
+    expect(others).toEqual([])
+    expect(finding).toMatchObject({
+      kind: 'paid_twice',
+      severity: 'critical',
+      outboxId,
+      detail: {
+        payment: { state: 'DISPATCHED', amount: '10.50', currency: 'EUR', railReference: 'paid-1' },
+        entries: [{ amount: '10.50' }, { amount: '10.50' }, { amount: '10.50' }],
+      },
+    })
+  })
+
+  test('reports two debits with one bank reference in one file as paid twice', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    const twice: TestEntry[] = [
+      { outboxId, bankReference: 'B-1' },
+      { outboxId, bankReference: 'B-1' },
+    ]
+    expect((await reconcileEntries(db, railType, twice)).counts).toEqual({ ...NOTHING, paidTwice: 1 })
+  })
+
+  test('counts an entry that a second file repeats once, also without a bank reference', async () => {
+    for (const bankReference of ['B-1', null]) {
+      const { outboxId, railType } = await enqueuePaid(db)
+      const entries = [{ outboxId, bankReference }]
+      await reconcileEntries(db, railType, entries)
+      const second = await reconcileEntries(db, railType, entries)
+      expect(second).toMatchObject({ repeated: false, counts: { ...NOTHING, matched: 1 } })
+    }
+  })
+
+  test('reports a debit in a later file as paid twice if an earlier file had one', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    await reconcileEntries(db, railType, [{ outboxId }])
+    const second = await reconcileEntries(db, railType, [{ outboxId }])
+    expect(second.counts).toEqual({ ...NOTHING, paidTwice: 1 })
+  })
+
+  test('reports another amount and another currency', async () => {
+    const railType = rail()
+    const paid = [
+      await enqueuePaid(db, { railType }),
+      await enqueuePaid(db, { railType }),
+      await enqueuePaid(db, { railType }),
+    ]
+    const run = await reconcileEntries(db, railType, [
+      { outboxId: paid[0]!.outboxId, amount: '10.51' },
+      { outboxId: paid[1]!.outboxId, currency: 'USD' },
+      { outboxId: paid[2]!.outboxId, amount: null },
+    ])
+    expect(run.counts).toEqual({ ...NOTHING, amountDiffers: 3 })
+    expect((await findingsOf(db, run.runId)).map(({ severity }) => severity)).toEqual(Array(3).fill('critical'))
+  })
+
+  test('reports a debit for a FAILED payment as critical, for a pending one as a warning', async () => {
+    const railType = rail()
+    const failed = await enqueueFailed(db, { railType, payload: PAYLOAD })
+    const pending = await enqueue(db, { railType, payload: PAYLOAD })
+    const run = await reconcileEntries(db, railType, [failed, pending])
+    expect(run.counts).toEqual({ ...NOTHING, paidNotRecorded: 2 })
+    const found = await findingsOf(db, run.runId)
+    expect(Object.fromEntries(found.map(({ outboxId, severity }) => [outboxId, severity]))).toEqual({
+      [failed.outboxId]: 'critical',
+      [pending.outboxId]: 'warning',
+    })
+    expect(await ledger(db, failed.outboxId)).toEqual(['1 FAILED'])
+  })
+
+  test('reports a payment again when it has become FAILED since the first report', async () => {
+    const item = await enqueue(db, { payload: PAYLOAD })
+    const entry = { outboxId: item.outboxId, bankReference: 'B-1' }
+    await reconcileEntries(db, item.railType, [entry])
+    await complete(db, await claimOnly(db, item.railType), { state: 'FAILED', errorCode: 'REFUSED' })
+    const run = await reconcileEntries(db, item.railType, [entry])
+    expect(await findingsOf(db, run.runId)).toMatchObject([{ kind: 'paid_not_recorded', severity: 'critical' }])
+  })
+
+  test('reports a DISPATCHED payment without a debit, once, and counts it in every run', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    const first = await reconcileEntries(db, railType, [])
+    expect(first.counts).toEqual({ ...NOTHING, recordedNotPaid: 1 })
+    expect(await findingsOf(db, first.runId)).toMatchObject([
+      { kind: 'recorded_not_paid', severity: 'critical', outboxId, detail: { entries: [] } },
+    ])
+    const second = await reconcileEntries(db, railType, [])
+    expect(second.counts).toEqual({ ...NOTHING, recordedNotPaid: 1 })
+    expect(await findingsOf(db, second.runId)).toEqual([])
+  })
+
+  test('reports no missing debit outside the period or within the settlement days', async () => {
+    const { railType } = await enqueuePaid(db)
+    const runs = [
+      { from: daysFromNow(1), to: daysFromNow(2) },
+      { from: daysFromNow(-3), to: daysFromNow(-1) },
+      { from: daysFromNow(-1), to: daysFromNow(1), settlementDays: 2 },
+    ]
+    for (const options of runs) {
+      expect((await reconcileEntries(db, railType, [], options)).counts).toEqual(NOTHING)
+    }
+  })
+
+  test('continues the checked time of the run before, so that no payment is left unchecked', async () => {
+    const { railType } = await enqueuePaid(db)
+    const settlementDays = 2
+    await reconcileEntries(db, railType, [], { from: daysFromNow(-1), to: daysFromNow(1), settlementDays })
+    const later = { from: daysFromNow(3), to: daysFromNow(4), settlementDays }
+    expect((await reconcileEntries(db, railType, [], later)).counts).toEqual({ ...NOTHING, recordedNotPaid: 1 })
+  })
+
+  test('starts the checked time with the period after a gap of more than four days', async () => {
+    const { railType } = await enqueuePaid(db)
+    await reconcileEntries(db, railType, [], { from: daysFromNow(-1), to: daysFromNow(1), settlementDays: 2 })
+    const later = { from: daysFromNow(6), to: daysFromNow(9), settlementDays: 2 }
+    expect((await reconcileEntries(db, railType, [], later)).counts).toEqual(NOTHING)
+  })
+
+  test('keeps only count and sum of unknown entries, unless the run keeps them', async () => {
+    const railType = rail()
+    const salaries = [{ amount: '100.00' }, { amount: '2.50' }, { amount: '7', currency: 'USD' }]
+    const run = await reconcileEntries(db, railType, salaries)
+    expect(run).toMatchObject({ counts: { ...NOTHING, unknownEntry: 3 }, unknownSums: { EUR: '102.5', USD: '7' } })
+    expect(await count('reconciliation_entries', `run_id = '${run.runId}'`)).toBe(0)
+    expect(await findingsOf(db, run.runId)).toEqual([])
+    const kept = await reconcileEntries(db, railType, salaries, { keepUnknown: true })
+    expect(await findingsOf(db, kept.runId)).toMatchObject([
+      { kind: 'unknown_entry', severity: 'info', outboxId: null, detail: { payment: null } },
+      { kind: 'unknown_entry' },
+      { kind: 'unknown_entry' },
+    ])
+  })
+
+  test('counts a payment of another rail apart, and reports nothing about it', async () => {
+    const { outboxId } = await enqueuePaid(db)
+    const run = await reconcileEntries(db, rail(), [{ outboxId }, { outboxId, kind: 'reversal' }])
+    expect(run).toMatchObject({ counts: NOTHING, otherRails: 1 })
+    expect(await eventRows(db, outboxId)).toEqual([])
+  })
+
+  test('takes the first reference of an entry that is a payment, and no message', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    const message = await enqueueMessage(buildInstruction({ railType }), { tx: db.as('symphony_ingest') })
+    const unknown = Array.from({ length: 17 }, () => randomUUID())
+    const candidates = [...unknown, message.outboxId, outboxId, randomUUID()].join(',')
+    expect((await reconcileEntries(db, railType, [{ candidates }])).counts).toEqual({ ...NOTHING, matched: 1 })
+    const tooMany = failureOf(reconcileEntries(db, railType, [{ candidates: `${candidates},${randomUUID()}` }]))
+    expect(await tooMany).toMatchObject({ sqlstate: '22023', message: expect.stringContaining('p_candidates') })
+  })
+
+  test('compares decrypted amounts that the caller gives, and refuses unreadable ones (P7019)', async () => {
+    const item = await enqueuePaid(db, { payload: { amount: { secret: 'x' }, currency: 'EUR' } })
+    const entries = [{ outboxId: item.outboxId, amount: '12.00' }]
+    const error = await failureOf(reconcileEntries(db, item.railType, entries))
+    expect(error).toMatchObject({ code: 'AMOUNT_UNREADABLE', sqlstate: 'P7019' })
+    const uploadId = await stageEntries(control, entries)
+    const unreadable = await call(control, 'unreadable_reconciliation_payments', [uploadId, item.railType, 10])
+    expect(unreadable).toMatchObject([{ outbox_id: item.outboxId, payload: { currency: 'EUR' } }])
+    await call(control, 'annotate_reconciliation_payments', [uploadId, [item.outboxId], ['12'], ['EUR'], [true]])
+    const run = await finish(control, uploadId, item.railType, { entries: 1 })
+    expect(run.counts).toEqual({ ...NOTHING, matched: 1 })
+  })
+
+  test('reports no missing debit of a payment that the statement does not cover', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    const uploadId = await stageEntries(control, [])
+    await call(control, 'annotate_reconciliation_payments', [uploadId, [outboxId], [null], [null], [false]])
+    expect((await finish(control, uploadId, railType, { entries: 0 })).counts).toEqual(NOTHING)
+  })
+
+  test('refuses an upload with fewer entries than the statement, and records nothing (P7018)', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    const error = await failureOf(reconcileEntries(db, railType, [{ outboxId }], { entries: 2 }))
+    expect(error).toMatchObject({ code: 'UPLOAD_INCOMPLETE', sqlstate: 'P7018' })
+    expect(await count('reconciliation_runs', `rail_type = '${railType}'`)).toBe(0)
+    expect(await count('reconciliation_entries', `outbox_id = '${outboxId}'`)).toBe(0)
+  })
+
+  test('refuses a period that ends before it begins (22023)', async () => {
+    const error = await failureOf(reconcileEntries(db, rail(), [], { from: daysFromNow(1), to: daysFromNow(0) }))
+    expect(error).toMatchObject({ sqlstate: '22023', message: expect.stringContaining('p_period_to') })
+  })
+
+  test('leaves no staged entry', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    const uploadId = await stageEntries(control, [{ outboxId }])
+    expect(await count('reconciliation_uploads', `upload_id = '${uploadId}'`)).toBe(1)
+    await finish(control, uploadId, railType, { entries: 1 })
+    expect(await count('reconciliation_uploads', `upload_id = '${uploadId}'`)).toBe(0)
+  })
+})
+
+describe('the same file', () => {
+  test('is one run, whose counts a repeat returns', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    const first = await reconcileEntries(db, railType, [{ outboxId }, {}], { file: 'A' })
+    const second = await reconcileEntries(db, railType, [{ outboxId }, {}], { file: 'A' })
+    expect(second).toEqual({ ...first, repeated: true })
+    expect(await count('reconciliation_runs', `rail_type = '${railType}'`)).toBe(1)
+  })
+
+  test('is one run if two processes read it at once', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    const { values, errors } = await race(db, 'symphony_control', 4, (role) =>
+      reconcileEntries(db, railType, [{ outboxId }], { role, file: 'B' }),
+    )
+    expect(errors).toEqual([])
+    expect(new Set(values.map(({ runId }) => runId)).size).toBe(1)
+    expect(await count('reconciliation_runs', `rail_type = '${railType}'`)).toBe(1)
+  })
+
+  test('is another run for another rail, other accounts or other settlement days', async () => {
+    const railType = rail()
+    await reconcileEntries(db, railType, [], { file: 'C' })
+    for (const [other, options] of [
+      [rail(), {}],
+      [railType, { accounts: ['FR7630006000011234567890189'] }],
+      [railType, { settlementDays: 1 }],
+    ] as const) {
+      expect((await reconcileEntries(db, other, [], { file: 'C', ...options })).repeated).toBe(false)
+    }
+  })
+})
+
+describe('a dry run', () => {
+  test('returns counts and findings, and stores nothing', async () => {
+    const railType = rail()
+    const paid = await enqueuePaid(db, { railType, payload: PAYLOAD })
+    const held = await enqueueHeld(db, rita, { railType, payload: PAYLOAD })
+    const entries = [paid, { outboxId: paid.outboxId, kind: 'reversal' } as const, held, {}]
+    const run = await reconcileEntries(db, railType, entries, { dryRun: true })
+    expect(run).toMatchObject({
+      runId: null,
+      counts: { ...NOTHING, matched: 1, paidNotRecorded: 1, reversed: 1, unknownEntry: 1 },
+    })
+    expect(run.findings!.map(({ kind }) => kind).toSorted()).toEqual(['paid_not_recorded', 'reversed'])
+    for (const table of ['reconciliation_entries', 'reconciliation_findings']) {
+      expect(await count(table, `outbox_id IN ('${paid.outboxId}', '${held.outboxId}')`)).toBe(0)
+    }
+    expect(await count('payment_outbox_proposals', `outbox_id = '${held.outboxId}'`)).toBe(0)
+    expect(await eventRows(db, paid.outboxId)).toEqual([])
+    expect(await count('reconciliation_uploads', `outbox_id = '${paid.outboxId}'`)).toBe(0)
+    expect((await reconcileEntries(db, railType, entries)).counts).toEqual(run.counts)
+  })
+})
+
+describe('a reversal', () => {
+  test('records a return of the payment, once in two files', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    const entries: TestEntry[] = [
+      { outboxId, bankReference: 'B-1' },
+      { outboxId, kind: 'reversal', bankReference: 'R-1', amount: '4.00', returnCode: 'AC04', bookedOn: '2026-02-03' },
+    ]
+    const run = await reconcileEntries(db, railType, entries)
+    expect(run.counts).toEqual({ ...NOTHING, matched: 1, reversed: 1 })
+    const [event] = await eventRows(db, outboxId)
+    expect(event).toMatchObject({
+      event_type: 'RETURN_RECORDED',
+      detail: { amount: '4.00', code: 'AC04', reference: 'R-1', occurred_at: '2026-02-03T00:00:00.000000Z' },
+    })
+    expect(await findingsOf(db, run.runId)).toMatchObject([
+      { kind: 'reversed', severity: 'warning', outboxId, detail: { returnEventId: event!.event_id } },
+    ])
+    const second = await reconcileEntries(db, railType, entries)
+    expect(second.counts).toEqual({ ...NOTHING, matched: 1, reversed: 1 })
+    expect(await eventRows(db, outboxId)).toHaveLength(1)
+    expect(await findingsOf(db, second.runId)).toEqual([])
+  })
+
+  test('records two partial returns with one bank reference, and bounds their sum by the payment', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    const part: TestEntry = { outboxId, kind: 'reversal', bankReference: 'R-1', amount: '5.00' }
+    const run = await reconcileEntries(db, railType, [{ outboxId }, part, part, part])
+    expect(run.counts).toMatchObject({ reversed: 3 })
+    expect((await eventRows(db, outboxId)).map(({ detail }) => detail['reference'])).toEqual(['R-1', 'R-1 #2'])
+    const notes = (await findingsOf(db, run.runId)).map(({ detail }) => detail.note)
+    expect(notes.filter((note) => note !== undefined)).toEqual([expect.stringContaining('RETURN_EXCEEDS_PAYMENT')])
+  })
+
+  test.for([
+    ['the bank paid twice', (outboxId: string): TestEntry[] => [{ outboxId }, { outboxId }], 'paid twice'],
+    ['the bank paid another amount', (outboxId: string): TestEntry[] => [{ outboxId, amount: '99' }], 'another amount'],
+  ] as const)('records no return if %s, because it may correct that', async ([, debits, note]) => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    const run = await reconcileEntries(db, railType, [...debits(outboxId), { outboxId, kind: 'reversal' }])
+    expect(await eventRows(db, outboxId)).toEqual([])
+    const reversed = (await findingsOf(db, run.runId)).find(({ kind }) => kind === 'reversed')
+    expect(reversed!.detail.note).toContain(note)
+  })
+
+  test('records no return if the entry is a debit', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    const run = await reconcileEntries(db, railType, [{ outboxId, kind: 'debit_reversal' }], { to: daysFromNow(-0.5) })
+    expect(run.counts).toEqual({ ...NOTHING, reversed: 1 })
+    expect(await eventRows(db, outboxId)).toEqual([])
+  })
+
+  test('records no return of a payment that is not DISPATCHED, or whose return is known', async () => {
+    const railType = rail()
+    const failed = await enqueueFailed(db, { railType, payload: PAYLOAD })
+    const pending = await enqueue(db, { railType, payload: PAYLOAD })
+    const returned = await enqueuePaid(db)
+    await recordOutboxReturn(control, {
+      outboxId: returned.outboxId,
+      amount: '10.50',
+      currency: 'EUR',
+      code: 'AC04',
+      reference: 'R-1',
+    })
+    const kind = 'reversal'
+    const run = await reconcileEntries(db, railType, [
+      { outboxId: failed.outboxId, kind },
+      { outboxId: pending.outboxId, kind },
+    ])
+    const again = { outboxId: returned.outboxId, kind, bankReference: 'R-1', amount: '1' } as const
+    const known = await reconcileEntries(db, returned.railType, [{ outboxId: returned.outboxId }, again])
+    const notes = [...(await findingsOf(db, run.runId)), ...(await findingsOf(db, known.runId))].map(
+      ({ detail }) => detail.note,
+    )
+    expect(notes).toEqual([
+      expect.stringContaining('ALREADY_TERMINAL'),
+      expect.stringContaining('HELD'),
+      expect.stringContaining('IDEMPOTENCY_CONFLICT'),
+    ])
+  })
+})
+
+describe('a held payment that the bank paid', () => {
+  test('gets a proposal, which two people other than the actor of the run must approve', async () => {
+    const held = await enqueueHeld(db, rita, { payload: PAYLOAD })
+    const entry = { outboxId: held.outboxId, bankReference: 'B-77' }
+    const run = await reconcileEntries(db, held.railType, [entry], { role: rita.control })
+    expect(run.counts).toEqual({ ...NOTHING, paidNotRecorded: 1 })
+    const [finding] = await findingsOf(db, run.runId)
+    expect(finding).toMatchObject({ severity: 'warning', detail: { payment: { state: 'HELD' } } })
+    const proposalId = finding!.detail.proposalId!
+    expect(await failureOf(approveOutboxProposal(rita.control, proposalId))).toMatchObject({ sqlstate: 'P7007' })
+    expect(await approveOutboxProposal(sam.control, proposalId)).toMatchObject({ applied: false })
+    expect(await ledger(db, held.outboxId)).toEqual([])
+    expect(await failureOf(approveOutboxProposal(sam.control, proposalId))).toMatchObject({
+      sqlstate: 'P7007',
+      message: expect.stringContaining('second approver'),
+    })
+    expect(await failureOf(approveOutboxProposal(rita.control, proposalId))).toMatchObject({ sqlstate: 'P7007' })
+    expect(await approveOutboxProposal(tina.control, proposalId)).toMatchObject({ applied: true })
+    expect(await ledger(db, held.outboxId)).toEqual(['1 DISPATCHED'])
+    expect((await eventRows(db, held.outboxId)).map(({ event_type }) => event_type)).toEqual([
+      'HOLD_PLACED',
+      'DECISION_PROPOSED',
+      'DECISION_APPROVED',
+      'HOLD_RESOLVED',
+    ])
+  })
+
+  test('keeps an open proposal, and the finding says why there is no other', async () => {
+    const held = await enqueueHeld(db, rita, { payload: PAYLOAD })
+    const { proposal_id: open } = (
+      await call<{ proposal_id: string }>(rita.control, 'resolve_outbox_hold', [held.outboxId, 'FAILED', 'no', null])
+    )[0]!
+    const run = await reconcileEntries(db, held.railType, [held])
+    const [finding] = await findingsOf(db, run.runId)
+    expect(finding!.detail.note).toContain('has proposed FAILED already')
+    expect(open).toEqual(expect.any(String))
+  })
+
+  test('gets no proposal while a worker has leased it', async () => {
+    const item = await enqueue(db, { payload: PAYLOAD })
+    await claimOnly(db, item.railType)
+    await placeOutboxHold(rita.control, item.outboxId, 'wait')
+    const run = await reconcileEntries(db, item.railType, [item])
+    const [finding] = await findingsOf(db, run.runId)
+    expect(finding!.detail.note).toContain('has leased it')
+  })
+})
+
+describe('close_reconciliation_finding', () => {
+  test('closes a finding once, as an event of the payment with the person and the reason', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    const run = await reconcileEntries(db, railType, [{ outboxId }, { outboxId }])
+    const { findingId } = (await findingsOf(db, run.runId))[0]!
+    const { errors } = await race(db, 'symphony_control', 2, (role) =>
+      call(role, 'close_reconciliation_finding', [findingId, 'the bank sent it back']),
+    )
+    expect(errors).toMatchObject([{ sqlstate: 'P7006' }])
+    const events = await eventRows(db, outboxId)
+    expect(events).toMatchObject([
+      {
+        event_type: 'FINDING_CLOSED',
+        detail: { finding_id: findingId, kind: 'paid_twice', reason: 'the bank sent it back' },
+      },
+    ])
+    expect(await count('reconciliation_closings', `finding_id = '${findingId}'`)).toBe(1)
+  })
+
+  test('refuses the id of no finding (22023)', async () => {
+    const error = await failureOf(call(control, 'close_reconciliation_finding', [randomUUID(), 'mistaken']))
+    expect(error).toMatchObject({ sqlstate: '22023', message: expect.stringContaining('p_finding_id') })
+  })
+
+  test('closes the finding about an unknown entry as an event of its own scope', async () => {
+    const run = await reconcileEntries(db, rail(), [{}], { keepUnknown: true })
+    const { findingId } = (await findingsOf(db, run.runId))[0]!
+    await call(rita.control, 'close_reconciliation_finding', [findingId, 'a salary'])
+    expect(await count('payment_outbox_events', `scope = 'finding:${findingId}' AND actor = '${rita.name}'`)).toBe(1)
+  })
+})
+
+describe('the record of a run', () => {
+  test('is repeated by a sealed event, with the digests of its entries and findings', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    const run = await reconcileEntries(db, railType, [{ outboxId }, { outboxId }])
+    const { rows } = await db.queryNoRole(
+      `SELECT e.detail = describe_reconciliation_run(r) AS same, e.actor = r.actor AS same_actor,
+         e.scope, d.entries_sha256 = r.entries_sha256 AND d.findings_sha256 = r.findings_sha256 AS same_digests
+       FROM reconciliation_runs r JOIN payment_outbox_events e ON e.event_id = r.event_id
+       CROSS JOIN LATERAL reconciliation_digests(r.run_id) d WHERE r.run_id = $1`,
+      [run.runId],
+    )
+    expect(rows).toEqual([{ same: true, same_actor: true, scope: `reconciliation:${railType}`, same_digests: true }])
+  })
+
+  test.for(['reconciliation_runs', 'reconciliation_entries', 'reconciliation_findings', 'reconciliation_closings'])(
+    'the owner cannot change, delete or empty %s (P0001)',
+    async (table) => {
+      for (const statement of [`DELETE FROM ${table}`, `TRUNCATE ${table}`]) {
+        expect(await failureOf(db.queryNoRole(statement))).toMatchObject({ code: 'P0001' })
+      }
+    },
+  )
+})
+
+describe('stage_reconciliation_entries', () => {
+  test('stores nothing twice if a batch is repeated', async () => {
+    const { outboxId } = await enqueuePaid(db)
+    const uploadId = await stageEntries(control, [{ outboxId }])
+    const batch = [['payout'], [null], ['B-1'], [null], [null], ['1'], ['EUR'], [null], [null], [null], [1]]
+    await call(control, 'stage_reconciliation_entries', [...batch, uploadId])
+    expect(await count('reconciliation_uploads', `upload_id = '${uploadId}'`)).toBe(1)
+    expect(await call(control, 'discard_reconciliation_upload', [uploadId])).toEqual([
+      { discard_reconciliation_upload: 1n },
+    ])
+  })
+
+  test('refuses the id of an upload that is older than a day, which lease repair deletes', async () => {
+    const old = '01890000-0000-7000-8000-000000000000'
+    const batch = [['payout'], [null], ['B-1'], [null], [null], ['1'], ['EUR'], [null], [null], [null], [1]]
+    const error = await failureOf(call(control, 'stage_reconciliation_entries', [...batch, old]))
+    expect(error).toMatchObject({ sqlstate: '22023', message: expect.stringContaining('p_upload_id') })
+    await db.queryNoRole(
+      `INSERT INTO reconciliation_uploads (upload_id, position, entry_key, kind) VALUES ($1, 1, '\\x00', 'payout')`,
+      [old],
+    )
+    await call(db.as('symphony_executor'), 'repair_expired_leases', [1, 'worker-1'])
+    expect(await count('reconciliation_uploads', `upload_id = '${old}'`)).toBe(0)
+  })
+
+  test.for([
+    [1, 'p_entry_kinds', ['credit']],
+    [2, 'p_accounts', ['']],
+    [3, 'p_bank_references', ['a\u0007b']],
+    [4, 'p_shown_references', ['x'.repeat(201)]],
+    [5, 'p_candidates', ['not-an-id']],
+    [6, 'p_entry_amounts', ['-1']],
+    [6, 'p_entry_amounts', ['NaN']],
+    [7, 'p_entry_currencies', ['euro']],
+    [8, 'p_booked_on', ['infinity']],
+    [9, 'p_valued_on', ['1800-01-01']],
+    [10, 'p_return_codes', ['x'.repeat(36)]],
+    [11, 'p_positions', [0]],
+    [2, 'p_accounts', []],
+  ] as const)('refuses argument %i, %s: %j', async ([n, name, value]) => {
+    const valid: unknown[] = [['payout'], [null], ['B-1'], [null], [null], ['1'], ['EUR'], [null], [null], [null], [1]]
+    const error = await failureOf(call(control, 'stage_reconciliation_entries', valid.with(n - 1, value)))
+    expect(error).toMatchObject({ sqlstate: '22023', message: expect.stringContaining(name) })
+  })
+})
