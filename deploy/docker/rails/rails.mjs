@@ -1,4 +1,4 @@
-// A rail to try it with: it pays nobody. docs/coding/writing-a-rail.md says how to write yours.
+// A simulated rail, which moves no money. docs/coding/writing-a-rail.md says how to write yours.
 export default [
   {
     type: 'simulated',
