@@ -234,7 +234,14 @@ async function pickRow(client: Queryable, table: Table, random: Random): Promise
   const { place, text } = pick(random, rows)
   const name = text[key] ?? ''
   const no = key === 'block_no' ? [name, String(BigInt(name) + 1n), String(BigInt(name) - 1n)] : []
-  const names = [name, text['outbox_id'] ?? text['scope'] ?? name, text['run_id'] ?? name]
+  // An event of reconciliation may be reported by the run or finding in its detail.
+  const detail: Record<string, unknown> = table === 'payment_outbox_events' ? JSON.parse(text['detail'] ?? '{}') : {}
+  const names = [
+    name,
+    text['outbox_id'] ?? text['scope'] ?? name,
+    text['run_id'] ?? name,
+    ...[detail['run_id'], detail['finding_id']].filter((id) => typeof id === 'string'),
+  ]
   return { place, key: name, text, names, blocks: no }
 }
 
