@@ -75,7 +75,9 @@ import type {
   Jobs,
   JobTriggered,
   Timer,
+  TimerBody,
   TimerPage,
+  TimerScheduled,
 } from './shapes/scheduler.js'
 import type { Problem } from './Problem.js'
 
@@ -159,7 +161,9 @@ export interface ApiTypes {
   readonly ThroughputMinute: ThroughputMinute
   readonly Timeline: Timeline
   readonly Timer: Timer
+  readonly TimerBody: TimerBody
   readonly TimerPage: TimerPage
+  readonly TimerScheduled: TimerScheduled
   readonly Withdrawn: Withdrawn
   readonly WorkerView: WorkerView
   readonly Workers: Workers

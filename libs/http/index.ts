@@ -105,5 +105,7 @@ export type {
   Jobs,
   JobTriggered,
   Timer,
+  TimerBody,
   TimerPage,
+  TimerScheduled,
 } from './shapes/scheduler.js'

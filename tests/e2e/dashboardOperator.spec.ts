@@ -14,6 +14,7 @@ import {
 import { closeAfterAll } from '../support/afterAll.js'
 import { DASHBOARD_PAGES } from '../support/dashboardPages.js'
 import { DashboardFixture, type OpenPage } from '../support/dashboardFixture.js'
+import { gate } from '../support/gate.js'
 import { createKey, apiRolesOf } from '../support/httpFixture.js'
 import { enqueuedAndClaimed, rowOf as rowOfMessage } from '../support/inboxMessages.js'
 import {
@@ -53,6 +54,12 @@ async function giveReason(page: Page, button: string, reason = 'as agreed with t
   await dialog.getByLabel('Reason').fill(reason)
   await dialog.getByRole('button', { name: button }).click()
   await dialog.waitFor({ state: 'detached' })
+}
+
+/** Selects every row of the list and presses a button of the bar above it. */
+async function actOnAll(page: Page, button: string): Promise<void> {
+  await page.getByRole('checkbox', { name: /^Select all / }).check()
+  await page.getByRole('button', { name: button, exact: true }).click()
 }
 
 function rowOf(page: Page, text: string): Locator {
@@ -244,7 +251,7 @@ test('many holds are resolved at once with one decision, one reason and two peop
   const items = [await enqueueUnknown(fixture.db, { railType }), await enqueueUnknown(fixture.db, { railType })]
   const { page, goTo } = olga
   await goTo(`holds?rail=${railType}`)
-  await page.getByRole('button', { name: 'Resolve 2 shown' }).click()
+  await actOnAll(page, 'Resolve 2')
   const dialog = page.getByRole('dialog')
   for (const { instructionId } of items) await dialog.getByText(instructionId).waitFor()
   expect(await dialog.getByRole('radio', { checked: true }).count()).toBe(0)
@@ -253,8 +260,8 @@ test('many holds are resolved at once with one decision, one reason and two peop
   await giveReason(page, 'Propose: it was not paid (2)', 'not in the bank’s book')
   await expect.poll(() => page.locator('.proposal').count()).toBe(2)
   await pavel.goTo(`holds?rail=${railType}`)
-  await pavel.page.getByRole('button', { name: 'Approve 2 proposals' }).click()
-  await pavel.page.getByRole('button', { name: 'Approve 2', exact: true }).click()
+  await actOnAll(pavel.page, 'Approve 2')
+  await pavel.page.getByRole('dialog').getByRole('button', { name: 'Approve 2', exact: true }).click()
   await pavel.page.getByText('No matches').waitFor()
   for (const { outboxId } of items) expect(await stateOf(outboxId)).toBe('FAILED')
 })
@@ -273,7 +280,7 @@ test('the dialogs for many holds show each reason, each proposal and its effect'
     ended: `${ended.instructionId} 12.50 EUR to ••••3000 Held: the payee called`,
   }
   await olga.goTo(`holds?rail=${railType}`)
-  await olga.page.getByRole('button', { name: 'Resolve 2 shown' }).click()
+  await actOnAll(olga.page, 'Resolve 2')
   expect(await lineOf(olga, retried.instructionId)).toBe(isHeld.retried)
   expect(await lineOf(olga, ended.instructionId)).toBe(isHeld.ended)
   await olga.page.keyboard.press('Escape')
@@ -282,7 +289,7 @@ test('the dialogs for many holds show each reason, each proposal and its effect'
   await resolveOutboxHold(proposer, retried.outboxId, 'RETRY', 'not in the book', null)
   await resolveOutboxHold(proposer, ended.outboxId, 'FAILED', 'cancelled', null)
   await pavel.goTo(`holds?rail=${railType}`)
-  await pavel.page.getByRole('button', { name: 'Approve 2 proposals' }).click()
+  await actOnAll(pavel.page, 'Approve 2')
   expect(await lineOf(pavel, retried.instructionId)).toBe(
     `${isHeld.retried} olga proposes: send again “not in the book”. A worker sends the payment again. If the rail has paid it already, it pays twice.`,
   )
@@ -320,7 +327,7 @@ test('a bulk retry shows how many payments are retried at once and how many are 
   const unknown = await enqueueUnknown(fixture.db, { railType })
   const { page, goTo } = olga
   await goTo(`holds?rail=${railType}`)
-  await page.getByRole('button', { name: 'Resolve 2 shown' }).click()
+  await actOnAll(page, 'Resolve 2')
   await page.getByRole('dialog').getByRole('radio', { name: 'Send it again' }).check()
   await giveReason(page, 'Send 1 again now, propose 1')
   expect(await page.getByRole('status').innerText()).toBe(
@@ -383,27 +390,90 @@ test('many dead letters are redriven by two people; a refused item does not stop
   )
   const { page, goTo } = olga
   await goTo(`dlq?rail=${railType}`)
-  await page.getByRole('button', { name: 'Redrive 3 shown' }).click()
+  await actOnAll(page, 'Redrive 3')
   const dialog = page.getByRole('dialog')
   await dialog.getByLabel('Reason').fill('the bank is back')
   await dialog.getByRole('button', { name: 'Propose 3 redrives' }).click()
   await dialog.getByRole('alert').getByText('1 of 3 was refused.').waitFor()
   await page.keyboard.press('Escape')
   await rowOf(page, paid.instructionId).getByRole('button', { name: 'Redrive' }).waitFor()
-  // The page offers no button to approve one's own proposals.
+  // The refused item stays selected. The page offers no button to approve one's own proposals.
+  await page.getByText('1 selected', { exact: true }).waitFor()
   await expect.poll(() => page.locator('.proposal').count()).toBe(2)
+  await page.getByRole('group', { name: 'Selected payments' }).getByRole('checkbox').check()
   expect(await page.getByRole('button', { name: /^Approve \d/ }).count()).toBe(0)
 
   await pavel.goTo(`dlq?rail=${railType}`)
-  await pavel.page.getByRole('button', { name: 'Approve 2 proposals' }).click()
+  await actOnAll(pavel.page, 'Approve 2')
   await pavel.page.getByRole('dialog').getByText('2 × redrive').waitFor()
-  await pavel.page.getByRole('button', { name: 'Approve 2', exact: true }).click()
+  await pavel.page.getByRole('dialog').getByRole('button', { name: 'Approve 2', exact: true }).click()
   await expect.poll(() => pavel.page.getByText('redriven as').count()).toBe(2)
   const { rows } = await fixture.db.queryNoRole<{ id: string }>(
     'SELECT redrive_of AS id FROM payment_outbox_identities WHERE rail_type = $1 AND redrive_of IS NOT NULL ORDER BY 1',
     [railType],
   )
   expect(rows.map(({ id }) => id)).toEqual(items.map(({ outboxId }) => outboxId))
+})
+
+test('selected payments are held, released and cancelled; a refusal is listed, a stop leaves the rest', async () => {
+  const railType = 'rail-with-selection'
+  const items = [
+    await enqueue(fixture.db, { railType }),
+    await enqueue(fixture.db, { railType }),
+    await enqueue(fixture.db, { railType }),
+  ]
+  const [first, second, third] = items.map(({ outboxId }) => outboxId)
+  const states = () => Promise.all(items.map(({ outboxId }) => stateOf(outboxId)))
+  const { page, goTo } = olga
+  await goTo(`payments?rail=${railType}`)
+  await page.locator('.vlist-row').nth(2).waitFor()
+  // The keyboard selects the newest payment: j focuses its row, x selects it.
+  await page.keyboard.press('j')
+  await page.keyboard.press('x')
+  await page.getByText('1 selected', { exact: true }).waitFor()
+  expect(await page.getByRole('checkbox', { name: `Select ${items[2]?.instructionId}` }).isChecked()).toBe(true)
+  await page.getByRole('group', { name: 'Selected payments' }).getByRole('checkbox').check()
+  await page.getByRole('button', { name: 'Hold 3', exact: true }).click()
+  await placeOutboxHold((await apiRolesOf(fixture.db)).control({ owner: 'pavel', apiKey: null }), second!, 'mine')
+  const dialog = page.getByRole('dialog')
+  await dialog.getByLabel('Reason').fill('the bank asked')
+  await dialog.getByRole('button', { name: 'Hold 3 payments' }).click()
+  await dialog.getByRole('alert').getByText('1 of 3 was refused.').waitFor()
+  const refused = dialog.getByRole('list', { name: 'Refused' })
+  expect(await refused.innerText()).toMatch(
+    new RegExp(`${items[1]?.instructionId}[^]*DECISION_REFUSED[^]*held already`),
+  )
+  await page.keyboard.press('Enter')
+  await dialog.waitFor({ state: 'detached' })
+  expect(await states()).toEqual(['HELD', 'HELD', 'HELD'])
+  const reasons = await Promise.all([first!, third!].map((outboxId) => eventRows(fixture.db, outboxId)))
+  for (const [event] of reasons) expect(event).toMatchObject({ actor: 'olga', detail: { reason: 'the bank asked' } })
+
+  await goTo(`holds?rail=${railType}`)
+  await rowOf(page, items[0]!.instructionId).getByRole('checkbox').check()
+  await page.getByRole('button', { name: 'Release 1', exact: true }).click()
+  await giveReason(page, 'Release 1 payment')
+  await expect.poll(states).toEqual(['DUE', 'HELD', 'HELD'])
+
+  // The second request waits until the person has pressed Stop.
+  const stopped = gate()
+  let requests = 0
+  await page.route('**/cancel', async (route) => {
+    requests += 1
+    if (requests === 2) await stopped.opened
+    await route.continue()
+  })
+  await goTo(`payments?rail=${railType}`)
+  await actOnAll(page, 'Cancel 3')
+  await dialog.getByLabel('Reason').fill('the order was cancelled')
+  await dialog.getByRole('button', { name: 'Cancel 3 payments' }).click()
+  await dialog.getByText('1 of 3 done.').waitFor()
+  await dialog.getByRole('button', { name: 'Stop' }).click()
+  stopped.open()
+  await dialog.getByText('2 of 3 done, 1 not tried.').waitFor()
+  await page.keyboard.press('Escape')
+  await page.unroute('**/cancel')
+  expect([await states(), requests]).toEqual([['DUE', 'FAILED', 'FAILED'], 2])
 })
 
 test('a rail is paused and resumed from the overview, with actor and reason', async () => {
@@ -583,11 +653,50 @@ test('a job is paused, resumed and run at once, and shows its history', async ()
   await page.keyboard.press('Escape')
 })
 
+test('a job and a timer are created on the scheduler page; a taken name and a bad payload are refused', async () => {
+  const taken = await createJob(fixture.db)
+  const { page, goTo } = olga
+  await goTo('scheduler')
+  await rowOf(page, taken).waitFor()
+  await page.getByRole('button', { name: 'New job' }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByLabel('Name').fill(taken)
+  await dialog.getByLabel('Cron expression').fill('0 25 * * *')
+  await dialog.getByLabel('Topic').fill('reports')
+  await dialog.getByLabel('Payload').fill('{"report": }')
+  const create = dialog.getByRole('button', { name: 'Create the job' })
+  const alert = dialog.getByRole('alert')
+  await create.click()
+  await alert.getByText('A job of this name exists').waitFor()
+  await dialog.getByLabel('Name').fill('made-in-the-browser')
+  await create.click()
+  await alert.getByText('The payload is not a JSON object').waitFor()
+  await dialog.getByLabel('Payload').fill('{"report": "daily"}')
+  await create.click()
+  await alert.getByText('cron').waitFor()
+  await dialog.getByLabel('Cron expression').fill('0 2 * * *')
+  await create.click()
+  await rowOf(page, 'made-in-the-browser').waitFor()
+
+  await page.getByRole('button', { name: 'New timer' }).click()
+  await dialog.getByLabel('Due').fill('2098-12-31T23:30')
+  await dialog.getByLabel('Topic').fill('reminders-of-olga')
+  await dialog.getByRole('button', { name: 'Schedule the timer' }).click()
+  await rowOf(page, 'reminders-of-olga').waitFor()
+  const { rows } = await fixture.db.queryNoRole(
+    `SELECT due_at, payload FROM scheduler_timers WHERE topic = 'reminders-of-olga'`,
+  )
+  expect(rows).toEqual([{ due_at: new Date('2098-12-31T23:30:00Z'), payload: {} }])
+})
+
 test('a dead letter of the inbox is revived with a reason', async () => {
   const claim = await enqueuedAndClaimed(fixture.db, { messageId: 'evt_17' })
   await failInboxMessages(fixture.db.as('symphony_executor'), [{ ...claim, error: 'no such order' }], 'worker-1')
   const { page, goTo } = olga
+  // The page opens on messages that wait, and links to the dead ones.
   await goTo('inbox')
+  expect(await page.getByLabel('State').inputValue()).toBe('seen')
+  await page.getByRole('link', { name: 'Show them' }).click()
   await rowOf(page, 'evt_17').getByRole('button', { name: 'Revive' }).click()
   await giveReason(page, 'Revive it')
   await rowOf(page, 'evt_17').waitFor({ state: 'detached' })

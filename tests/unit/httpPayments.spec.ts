@@ -482,6 +482,24 @@ describe('the HTTP API', () => {
     })
   })
 
+  test('schedules one timer per id, however often the request is repeated', async () => {
+    const path = '/v1/timers/01981f0e-7c00-7000-8000-0000000000aa'
+    const body = { topic: 'reminders', payload: { remind: 'me' }, dueAt: '2099-01-01T01:00:00+01:00' }
+    for (const _ of [1, 2]) {
+      const put = await act('alice', path, body, 'PUT')
+      expect([put.status, JSON.parse(await put.text())]).toEqual([200, { timerId: path.slice(11) }])
+    }
+    const { rows } = await db.queryNoRole(`SELECT due_at FROM scheduler_timers WHERE topic = 'reminders'`)
+    expect(rows).toEqual([{ due_at: new Date('2099-01-01T00:00:00Z') }])
+    expect(await problemOf(await act('alice', path, { ...body, topic: 'other' }, 'PUT'))).toMatchObject({
+      code: 'IDEMPOTENCY_CONFLICT',
+    })
+    expect(await problemOf(await act('alice', path, { ...body, dueAt: '2099-01-01' }, 'PUT'))).toMatchObject({
+      code: 'INVALID_ARGUMENT',
+      argument: 'dueAt',
+    })
+  })
+
   test('revives only a dead message (MESSAGE_NOT_DEAD, MESSAGE_NOT_FOUND)', async () => {
     const reason = { reason: 'repaired' }
     expect(await problemOf(await act('alice', '/v1/inbox/bank/none/revive', reason))).toMatchObject({

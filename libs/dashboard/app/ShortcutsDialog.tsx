@@ -12,6 +12,7 @@ export function ShortcutsDialog() {
           <Key key={key} keys={['g', key]} does={title} />
         ))}
         <Key keys={['j', 'k']} does="Next and previous row of a list" />
+        <Key keys={['x']} does="Select the row" />
         <Key keys={['t']} does="Light or dark" />
         <Key keys={['?']} does="This page" />
         <Key keys={['Esc']} does="Close, or leave a field" />

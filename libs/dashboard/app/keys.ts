@@ -46,12 +46,19 @@ const ACTIONS: Readonly<Record<string, () => void>> = {
   t: toggleTheme,
   j: () => moveInPage(1),
   k: () => moveInPage(-1),
+  x: selectRow,
 }
 
 /** Moves in the list of this page, even if it does not have the focus, e.g. after `g p`. */
 function moveInPage(step: number): void {
   const list = document.querySelector('.vlist-scroll')
   if (list !== null) moveInList(list, step)
+}
+
+/** Selects the row that has the focus, or removes it from the selection. */
+function selectRow(): void {
+  const row = document.activeElement?.closest('.vlist-row, tr')
+  row?.querySelector<HTMLInputElement>('[data-select]')?.click()
 }
 
 /**
@@ -68,6 +75,7 @@ function focusSearch(): void {
 export const wantsSearch = signal(false)
 
 function isTyping(target: EventTarget | null): boolean {
+  if (target instanceof HTMLInputElement && target.type === 'checkbox') return false
   return target instanceof HTMLElement && /^(?:INPUT|TEXTAREA|SELECT)$/.test(target.tagName)
 }
 

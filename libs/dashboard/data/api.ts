@@ -14,6 +14,8 @@ import type {
   HoldPlaced,
   InboxPage,
   Instruction,
+  JobBody,
+  JobDefined,
   JobRunPage,
   Jobs,
   JobTriggered,
@@ -33,7 +35,9 @@ import type {
   Revived,
   Status,
   Timeline,
+  TimerBody,
   TimerPage,
+  TimerScheduled,
   Withdrawn,
   Workers,
 } from '../../http/index.js'
@@ -131,6 +135,10 @@ export const listJobRuns = (name: string, query: PageQuery, signal: AbortSignal)
   request<JobRunPage>(`/v1/jobs/${e(name)}/runs`, { query: { ...query }, signal })
 export const listTimers = (query: PageQuery & { readonly state?: string }, signal: AbortSignal) =>
   request<TimerPage>('/v1/timers', { query: { ...query }, signal })
+export const putJob = (name: string, body: JobBody) =>
+  request<JobDefined>(`/v1/jobs/${e(name)}`, { method: 'PUT', body })
+export const putTimer = (timerId: string, body: TimerBody) =>
+  request<TimerScheduled>(`/v1/timers/${e(timerId)}`, { method: 'PUT', body })
 export const pauseJob = (name: string) => request<Changed>(`/v1/jobs/${e(name)}/pause`, { method: 'POST' })
 export const resumeJob = (name: string) => request<Changed>(`/v1/jobs/${e(name)}/resume`, { method: 'POST' })
 export const triggerJob = (name: string) => request<JobTriggered>(`/v1/jobs/${e(name)}/trigger`, { method: 'POST' })

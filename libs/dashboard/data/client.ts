@@ -22,7 +22,7 @@ export class RequestError extends Error {
 }
 
 interface Request {
-  readonly method?: 'GET' | 'POST'
+  readonly method?: 'GET' | 'POST' | 'PUT'
   readonly query?: Readonly<Record<string, string | number | boolean | undefined>>
   /** Value to send as JSON, or a file. */
   readonly body?: unknown

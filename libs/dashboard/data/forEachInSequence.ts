@@ -1,45 +1,58 @@
-import { problemOf, RequestError, type ShownProblem } from './client.js'
+import { problemOf, type ShownProblem } from './client.js'
 import { pause } from './clock.js'
-import { plural } from './format.js'
+
+export interface Refusal<T> {
+  readonly one: T
+  readonly problem: ShownProblem
+}
+
+/** Result of a bulk action, so far or at its end. The items without a result were not tried. */
+export interface BulkResult<T> {
+  readonly done: readonly T[]
+  readonly refused: readonly Refusal<T>[]
+  /** Problem that would concern every item, and ended the bulk action. */
+  readonly failure?: ShownProblem
+}
 
 /**
- * Acts on the items one after the other. A refusal does not stop the others. Throws one error that names the refusals.
+ * Acts on the items one after the other, one request each. A refusal does not stop the others; `stop` does, after the
+ * current request.
  */
-export async function forEachInSequence<T>(all: readonly T[], act: (one: T) => Promise<unknown>): Promise<void> {
-  const refusals: ShownProblem[] = []
+export async function forEachInSequence<T>(
+  all: readonly T[],
+  act: (one: T) => Promise<unknown>,
+  stop: AbortSignal,
+  onProgress: (result: BulkResult<T>) => void,
+): Promise<BulkResult<T>> {
+  const done: T[] = []
+  const refused: Refusal<T>[] = []
   for (const one of all) {
-    const refusal = await refusalOf(() => act(one))
-    if (refusal !== undefined) refusals.push(refusal)
+    if (stop.aborted) break
+    const problem = await problemIn(() => act(one), stop)
+    if (problem === undefined) done.push(one)
+    else if (isAboutOne(problem)) refused.push({ one, problem })
+    else return { done, refused, failure: problem }
+    onProgress({ done, refused })
   }
-  const [first] = refusals
-  if (first === undefined) return
-  const reasons = new Set(refusals.map(({ code, detail }) => detail ?? code))
-  throw new RequestError({
-    ...first,
-    title: `${refusals.length} of ${all.length} ${plural(refusals.length, 'was', 'were')} refused`,
-    detail: `${doneOf(all.length - refusals.length)}${[...reasons].slice(0, REASONS_SHOWN).join('. ')}`,
-  })
+  return { done, refused }
 }
 
-function doneOf(size: number): string {
-  return size === 0 ? '' : plural(size, 'The other one is done. ', 'The others are done. ')
-}
-
-/** Returns the refusal of one item. Throws errors that would concern every item. */
-async function refusalOf(act: () => Promise<unknown>): Promise<ShownProblem | undefined> {
+async function problemIn(act: () => Promise<unknown>, stop: AbortSignal): Promise<ShownProblem | undefined> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       await act()
       return undefined
     } catch (error) {
       const problem = problemOf(error)
-      if (problem.status === 409 || problem.status === 404 || problem.status === 422) return problem
       // Rate limit: the server refills the bucket within a second.
-      if (problem.status !== 429 || attempt === ATTEMPTS_MAX) throw error
-      await pause(1_000, new AbortController().signal)
+      if (problem.status !== 429 || attempt === ATTEMPTS_MAX || stop.aborted) return problem
+      await pause(1_000, stop)
     }
   }
 }
 
-const REASONS_SHOWN = 3
+function isAboutOne({ status }: ShownProblem): boolean {
+  return status === 409 || status === 404 || status === 422
+}
+
 const ATTEMPTS_MAX = 5

@@ -5,7 +5,6 @@ import { listDlq } from '../data/api.js'
 import { hasScope } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
-import { ApproveAll } from '../parts/ApproveAll.js'
 import { Empty } from '../parts/Empty.js'
 import { Id } from '../parts/Id.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
@@ -13,7 +12,8 @@ import { PagedTable } from '../parts/PagedTable.js'
 import { PaymentCells } from '../parts/PaymentCells.js'
 import { KindFilter, listFilterOf, NoMatches, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
-import { BulkRedriveDialog, RedriveDialog } from './payment/dialogs.js'
+import { SelectionBar, useSelection, type Selection } from '../parts/Selection.js'
+import { RedriveDialog } from './payment/dialogs.js'
 
 export function DeadLetters() {
   const filter = listFilterOf(route.value.query)
@@ -21,17 +21,13 @@ export function DeadLetters() {
     listDlq({ ...filter, ...(cursor === undefined ? {} : { cursor }) }, signal),
   )
   const [chosen, setChosen] = useState<OutboxItem | null>(null)
+  const selection = useSelection(JSON.stringify(filter))
   useFreshPages(dead)
-  const { rows } = dead.state.value
   return (
     <>
       <header class="page-head">
         <h1>Dead letters</h1>
         <p class="lead">Payments that ended as failed. A redrive sends one again as a new payment.</p>
-        <div class="actions">
-          <RedriveAll dead={rows} onDone={dead.refresh} />
-          <ApproveAll rows={rows} onDone={dead.refresh} />
-        </div>
       </header>
       <search class="filters">
         <KindFilter kind={filter.kind} />
@@ -39,6 +35,7 @@ export function DeadLetters() {
         <ParticipantFilter participant={filter.participant} />
       </search>
       <section class="panel" aria-label="Dead letters">
+        <SelectionBar rows={dead.state.value.rows} selection={selection} onDone={dead.refresh} />
         <PagedTable
           label="Dead letters"
           from={dead}
@@ -47,6 +44,7 @@ export function DeadLetters() {
             <DeadRow
               key={value.item.outboxId}
               dead={value}
+              selection={selection}
               onChoose={() => setChosen(value.item)}
               onDone={dead.refresh}
             />
@@ -70,35 +68,18 @@ export function DeadLetters() {
   )
 }
 
-/** Offers to redrive all payments shown, if there are several, e.g. after an outage of a rail. */
-function RedriveAll({ dead, onDone }: { readonly dead: readonly DeadLetter[]; readonly onDone: () => void }) {
-  // Rows at the time of the click: payments that fail later are not included.
-  const [asked, setAsked] = useState<readonly DeadLetter[] | null>(null)
-  const open = dead.filter(({ proposal, redrivenAs }) => proposal === null && redrivenAs.length === 0)
-  if (!hasScope('operate') || (open.length < 2 && asked === null)) return null
-  return (
-    <>
-      <button type="button" class="button" onClick={() => setAsked(open)}>
-        Redrive {open.length} shown
-      </button>
-      {asked === null ? null : (
-        <BulkRedriveDialog asked={asked.map(({ item }) => item)} onClose={() => setAsked(null)} onDone={onDone} />
-      )}
-    </>
-  )
-}
-
 interface DeadRowProps {
   readonly dead: DeadLetter
+  readonly selection: Selection
   readonly onChoose: () => void
   readonly onDone: () => void
 }
 
-function DeadRow({ dead, onChoose, onDone }: DeadRowProps) {
+function DeadRow({ dead, selection, onChoose, onDone }: DeadRowProps) {
   const { item, errorMessage, proposal, redrivenAs } = dead
   return (
     <tr>
-      <PaymentCells item={item} />
+      <PaymentCells item={item} selection={selection} />
       <td data-label="Why" class="text">
         <code>{item.lastErrorCode ?? item.lastRailCode ?? 'no code'}</code>
         {errorMessage === null ? null : <div class="quiet clamp">{errorMessage}</div>}

@@ -5,7 +5,6 @@ import { listHolds } from '../data/api.js'
 import { hasScope } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
-import { ApproveAll } from '../parts/ApproveAll.js'
 import { Empty } from '../parts/Empty.js'
 import { FreezeNote } from '../parts/FreezeNote.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
@@ -13,6 +12,7 @@ import { PagedTable } from '../parts/PagedTable.js'
 import { PaymentCells } from '../parts/PaymentCells.js'
 import { KindFilter, listFilterOf, NoMatches, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
+import { SelectionBar, useSelection, type Selection } from '../parts/Selection.js'
 import { StateTag } from '../parts/StateTag.js'
 import { ResolveDialog } from './payment/dialogs.js'
 
@@ -21,11 +21,9 @@ export function Holds() {
   const holds = usePages<Hold>(JSON.stringify(filter), (cursor, signal) =>
     listHolds({ ...filter, ...(cursor === undefined ? {} : { cursor }) }, signal),
   )
-  // Rows at the time of the click: later holds are not included.
-  const [chosen, setChosen] = useState<readonly OutboxItem[] | null>(null)
+  const [chosen, setChosen] = useState<OutboxItem | null>(null)
+  const selection = useSelection(JSON.stringify(filter))
   useFreshPages(holds)
-  const { rows } = holds.state.value
-  const undecided = rows.flatMap(({ item, proposal }) => (proposal === null ? [item] : []))
   return (
     <>
       <header class="page-head">
@@ -33,14 +31,6 @@ export function Holds() {
         <p class="lead">
           Payments that no worker sends until an operator decides. A decision about money needs two people.
         </p>
-        <div class="actions">
-          {hasScope('operate') && undecided.length > 1 ? (
-            <button type="button" class="button" onClick={() => setChosen(undecided)}>
-              Resolve {undecided.length} shown
-            </button>
-          ) : null}
-          <ApproveAll rows={rows} onDone={holds.refresh} />
-        </div>
       </header>
       <search class="filters">
         <KindFilter kind={filter.kind} />
@@ -48,6 +38,7 @@ export function Holds() {
         <ParticipantFilter participant={filter.participant} />
       </search>
       <section class="panel" aria-label="Holds">
+        <SelectionBar rows={holds.state.value.rows} selection={selection} onDone={holds.refresh} />
         <PagedTable
           label="Held payments"
           from={holds}
@@ -56,7 +47,8 @@ export function Holds() {
             <HoldRow
               key={hold.item.outboxId}
               hold={hold}
-              onChoose={() => setChosen([hold.item])}
+              selection={selection}
+              onChoose={() => setChosen(hold.item)}
               onDone={holds.refresh}
             />
           )}
@@ -74,21 +66,24 @@ export function Holds() {
           }
         />
       </section>
-      {chosen === null ? null : <ResolveDialog items={chosen} onClose={() => setChosen(null)} onDone={holds.refresh} />}
+      {chosen === null ? null : (
+        <ResolveDialog items={[chosen]} onClose={() => setChosen(null)} onDone={holds.refresh} />
+      )}
     </>
   )
 }
 
 interface HoldRowProps {
   readonly hold: Hold
+  readonly selection: Selection
   readonly onChoose: () => void
   readonly onDone: () => void
 }
 
-function HoldRow({ hold: { item, proposal }, onChoose, onDone }: HoldRowProps) {
+function HoldRow({ hold: { item, proposal }, selection, onChoose, onDone }: HoldRowProps) {
   return (
     <tr>
-      <PaymentCells item={item} />
+      <PaymentCells item={item} selection={selection} />
       <td data-label="Held because" class="text">
         {item.holdReason} <span class="quiet">by {item.heldBy}</span>
         {item.outcomeUnknown ? (

@@ -1,11 +1,12 @@
 import { useState } from 'preact/hooks'
 import type { InboxMessageView } from '../../http/index.js'
-import { route, setQuery } from '../app/router.js'
+import { pathTo, route, setQuery } from '../app/router.js'
 import { listInbox, reviveMessage } from '../data/api.js'
 import { plural } from '../data/format.js'
 import { hasScope } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
+import { useResource } from '../data/useResource.js'
 import { Empty } from '../parts/Empty.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
@@ -13,10 +14,10 @@ import { ReasonDialog } from '../parts/ReasonDialog.js'
 import { StateTag } from '../parts/StateTag.js'
 import { styleOfState } from '../parts/states.js'
 
-const STATES = ['dead', 'seen', 'processing', 'done']
+const STATES = ['seen', 'processing', 'dead', 'done']
 
 export function Inbox() {
-  const state = route.value.query['state'] ?? 'dead'
+  const state = route.value.query['state'] ?? 'seen'
   const messages = usePages<InboxMessageView>(state, (cursor, signal) =>
     listInbox({ state, ...(cursor === undefined ? {} : { cursor }) }, signal),
   )
@@ -42,6 +43,7 @@ export function Inbox() {
           ))}
         </select>
       </div>
+      {state === 'dead' ? null : <DeadNote />}
       <section class="panel" aria-label="Messages">
         <PagedTable
           label="Messages"
@@ -71,6 +73,22 @@ export function Inbox() {
         />
       )}
     </>
+  )
+}
+
+/** Says on the lists of other states that dead messages wait for an operator. */
+function DeadNote() {
+  const dead = useResource({
+    key: 'dead',
+    load: (signal) => listInbox({ state: 'dead', limit: 1 }, signal),
+    everyMs: 5_000,
+  })
+  if ((dead.state.value.value?.items.length ?? 0) === 0) return null
+  return (
+    <p>
+      <StateTag state="dead" /> Some messages have failed all their attempts.{' '}
+      <a href={pathTo(['inbox'], { state: 'dead' })}>Show them</a>
+    </p>
   )
 }
 

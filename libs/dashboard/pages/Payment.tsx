@@ -2,7 +2,6 @@ import { useState } from 'preact/hooks'
 import type { OutboxItem, Timeline } from '../../http/index.js'
 import { pathTo } from '../app/router.js'
 import { readTimeline } from '../data/api.js'
-import { hasScope } from '../data/me.js'
 import { mentions } from '../data/items.js'
 import { useResource } from '../data/useResource.js'
 import { FreezeNote } from '../parts/FreezeNote.js'
@@ -14,6 +13,7 @@ import { Panel } from '../parts/Panel.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { StateTag } from '../parts/StateTag.js'
 import { fetched } from '../parts/fetched.js'
+import { actionsFor } from './payment/actionsFor.js'
 import { CancelDialog, HoldDialog, RedriveDialog, ResolveDialog, ReturnDialog } from './payment/dialogs.js'
 import { LedgerPanel } from './payment/LedgerPanel.js'
 import { TimelineView } from './payment/TimelineView.js'
@@ -116,17 +116,6 @@ function Actions({ item, hasOpenProposal, onDone }: ActionsProps) {
       {Chosen === null ? null : <Chosen item={item} items={[item]} onDone={onDone} onClose={() => setChosen(null)} />}
     </div>
   )
-}
-
-function actionsFor(item: OutboxItem, hasOpenProposal: boolean): readonly (keyof typeof DIALOGS)[] {
-  const { state, holdReason, claimedBy, outcomeUnknown, lastAttemptAction } = item
-  if (state === 'DISPATCHED') return hasScope('operate') && !item.isMessage ? ['return'] : []
-  if (lastAttemptAction === 'cancelled') return []
-  const isDecidable = hasScope('operate') && !hasOpenProposal
-  if (state === 'FAILED') return isDecidable ? ['redrive'] : []
-  const decision = isDecidable ? [holdReason === null ? ('hold' as const) : ('resolve' as const)] : []
-  const isCancellable = claimedBy === null && !outcomeUnknown && (hasScope('ingest') || hasScope('operate'))
-  return isCancellable ? [...decision, 'cancel'] : decision
 }
 
 function Facts({ item, redrivenAs, replacedBy }: Pick<Timeline, 'item' | 'redrivenAs' | 'replacedBy'>) {

@@ -1,4 +1,4 @@
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { OutboxItem } from '../../http/index.js'
 import { wantsSearch, leaveField } from '../app/keys.js'
 import { pathTo, route, setQuery } from '../app/router.js'
@@ -23,6 +23,7 @@ import {
 } from '../parts/PaymentFilters.js'
 import { ProblemNote } from '../parts/ProblemNote.js'
 import { Dialog } from '../parts/Dialog.js'
+import { SelectBox, SelectionBar, useSelection, type Selection } from '../parts/Selection.js'
 import { Skeleton } from '../parts/Skeleton.js'
 import { styleOfState } from '../parts/states.js'
 import { StateTag } from '../parts/StateTag.js'
@@ -42,6 +43,8 @@ export function Payments() {
   const payments = usePages<OutboxItem>(key, (cursor, signal) =>
     listPayments({ ...filter, limit: PAGE_SIZE, ...(cursor === undefined ? {} : { cursor }) }, signal),
   )
+  const selection = useSelection(key)
+  const cells = useMemo(() => cellsOf(selection), [selection])
   const [isEnqueuing, setIsEnqueuing] = useState(false)
   useLiveRows(payments)
   const { rows, next, problem, isLoading } = payments.state.value
@@ -60,6 +63,7 @@ export function Payments() {
       <Filters filter={filter} />
       <section class="panel" aria-label="Payments">
         {problem === undefined ? null : <ProblemNote problem={problem} onRetry={payments.refresh} />}
+        <SelectionBar rows={rows.map((item) => ({ item }))} selection={selection} onDone={payments.refresh} />
         {rows.length > 0 ? (
           <VirtualList
             label="payments"
@@ -67,7 +71,7 @@ export function Payments() {
             rows={rows}
             keyOf={({ outboxId }) => outboxId}
             columns={COLUMNS}
-            cells={cellsOf}
+            cells={cells}
             onNearEnd={payments.more}
           />
         ) : next === undefined ? (
@@ -161,12 +165,15 @@ function Filters({ filter }: { readonly filter: PaymentFilter }) {
   )
 }
 
-function cellsOf(item: OutboxItem) {
+const cellsOf = (selection: Selection) => (item: OutboxItem) => {
   const { outboxId, instructionId, state, railType, participantId, sequenceId, createdAt } = item
   return [
-    <a key="id" href={pathTo(['payments', outboxId])} title={instructionId}>
-      {instructionId}
-    </a>,
+    <>
+      <SelectBox item={item} selection={selection} />
+      <a href={pathTo(['payments', outboxId])} title={instructionId}>
+        {instructionId}
+      </a>
+    </>,
     <span key="state">
       <StateTag state={state} /> {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" short="Unknown" /> : null}
       {item.returned ? <StateTag state={RETURNED} /> : null}

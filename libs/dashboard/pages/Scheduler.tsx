@@ -19,6 +19,7 @@ import { Dialog } from '../parts/Dialog.js'
 import { StateTag } from '../parts/StateTag.js'
 import { useAction } from '../parts/useAction.js'
 import { Scrollable } from '../parts/Scrollable.js'
+import { NewJobDialog, NewTimerDialog } from './scheduler/NewDialogs.js'
 
 export function Scheduler() {
   return (
@@ -38,14 +39,20 @@ export function Scheduler() {
 function JobsPanel() {
   const jobs = useResource({ key: 'jobs', load: listJobs, everyMs: 5_000 })
   const [shown, setShown] = useState<string | null>(null)
+  const [isCreating, setIsCreating] = useState(false)
+  const create = hasScope('operate') ? (
+    <button type="button" class="button small" onClick={() => setIsCreating(true)}>
+      New job
+    </button>
+  ) : undefined
   return (
-    <Panel title="Jobs" flush>
+    <Panel title="Jobs" flush aside={create}>
       <ResourceView from={jobs} lines={5}>
         {({ jobs: all }) =>
           all.length === 0 ? (
             <Empty title="No jobs">
               <p>
-                A job sends a message at each time of its cron expression. Create one with{' '}
+                A job sends a message at each time of its cron expression. Create one here, with{' '}
                 <code>symphony jobs add</code>, or with <code>PUT /v1/jobs/NAME</code>.
               </p>
             </Empty>
@@ -75,6 +82,13 @@ function JobsPanel() {
         }
       </ResourceView>
       {shown === null ? null : <RunsDialog name={shown} onClose={() => setShown(null)} />}
+      {isCreating ? (
+        <NewJobDialog
+          taken={jobs.state.value.value?.jobs.map(({ name }) => name) ?? []}
+          onClose={() => setIsCreating(false)}
+          onDone={jobs.refresh}
+        />
+      ) : null}
     </Panel>
   )
 }
@@ -198,9 +212,15 @@ function TimersPanel() {
     listTimers(cursor === undefined ? {} : { cursor }, signal),
   )
   const [chosen, setChosen] = useState<Timer | null>(null)
+  const [isCreating, setIsCreating] = useState(false)
   useFreshPages(timers)
+  const create = hasScope('ingest') ? (
+    <button type="button" class="button small" onClick={() => setIsCreating(true)}>
+      New timer
+    </button>
+  ) : undefined
   return (
-    <Panel title="Pending timers" flush>
+    <Panel title="Pending timers" flush aside={create}>
       <PagedTable
         label="Timers"
         from={timers}
@@ -213,6 +233,7 @@ function TimersPanel() {
         }
       />
       {chosen === null ? null : <CancelDialog timer={chosen} onClose={() => setChosen(null)} onDone={timers.refresh} />}
+      {isCreating ? <NewTimerDialog onClose={() => setIsCreating(false)} onDone={timers.refresh} /> : null}
     </Panel>
   )
 }

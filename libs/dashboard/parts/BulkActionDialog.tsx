@@ -1,42 +1,123 @@
 import type { ComponentChildren } from 'preact'
-import { forEachInSequence } from '../data/forEachInSequence.js'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { announce } from '../app/announce.js'
+import { forEachInSequence, type BulkResult } from '../data/forEachInSequence.js'
+import { count, plural } from '../data/format.js'
 import { ActionForm } from './ActionForm.js'
-import { formText } from './formText.js'
-import { ReasonField } from './ReasonDialog.js'
 import { Dialog } from './Dialog.js'
+import { ProblemNote } from './ProblemNote.js'
+import { ReasonField } from './ReasonDialog.js'
 
-interface BulkActionDialogProps<T> {
-  readonly title: string
-  readonly action: string
-  readonly explanation: ComponentChildren
-  readonly all: readonly T[]
-  readonly act: (one: T, reason: string) => Promise<unknown>
-  readonly announcement: string
-  /** Whether to ask for a reason, which is recorded for each item. @default true */
-  readonly needsReason?: boolean
-  readonly onClose: () => void
-  readonly onDone: () => void
-  readonly children?: ComponentChildren
+interface Named {
+  readonly outboxId: string
+  readonly instructionId: string
 }
 
-/** Runs one action on every item, one request each. A refusal does not stop the others. */
-export function BulkActionDialog<T>(props: BulkActionDialogProps<T>) {
-  const { title, action, explanation, all, act, announcement, needsReason = true, onClose, onDone, children } = props
-  const doAll = async (form: FormData) => {
-    try {
-      await forEachInSequence(all, (one) => act(one, formText(form, 'reason')))
-      return announcement
-    } finally {
-      onDone()
-    }
+interface BulkActionDialogProps<T extends Named> {
+  readonly title: string
+  readonly action: string
+  readonly all: readonly T[]
+  readonly act: (one: T, form: FormData) => Promise<unknown>
+  /** Returns the sentence to announce when no item was refused. */
+  readonly announcement: () => string
+  /** Whether to ask for a reason, which is recorded for each item. @default true */
+  readonly needsReason?: boolean
+  /** Whether the button is enabled. @default true */
+  readonly isReady?: boolean
+  readonly onClose: () => void
+  /** Called with the items that were changed. */
+  readonly onDone: (done: readonly T[]) => void
+  readonly children: ComponentChildren
+}
+
+/**
+ * Runs one action on every item, one request each, so that the server decides and records each item alone. Shows the
+ * progress, can be stopped, and lists the refused items at the end.
+ */
+export function BulkActionDialog<T extends Named>(props: BulkActionDialogProps<T>) {
+  const { title, action, all, act, announcement, needsReason = true, isReady = true, onClose, onDone, children } = props
+  const [progress, setProgress] = useState<BulkResult<T> | null>(null)
+  const [isEnded, setIsEnded] = useState(false)
+  const [stop] = useState(() => new AbortController())
+  // Closing the dialog stops the action.
+  useEffect(() => () => stop.abort(), [])
+  const run = async (form: FormData) => {
+    setProgress({ done: [], refused: [] })
+    const result = await forEachInSequence(all, (one) => act(one, form), stop.signal, setProgress)
+    onDone(result.done)
+    setProgress(result)
+    setIsEnded(true)
+    if (result.done.length < all.length) return announce(`${count(result.done.length)} of ${count(all.length)} done.`)
+    announce(announcement())
+    onClose()
   }
   return (
     <Dialog title={title} onClose={onClose}>
-      <ActionForm action={action} onDone={onClose} act={doAll}>
-        <p>{explanation}</p>
-        {children}
-        {needsReason ? <ReasonField /> : null}
-      </ActionForm>
+      {progress === null ? (
+        <ActionForm
+          action={action}
+          isReady={isReady}
+          act={async (form) => {
+            void run(form)
+            return ''
+          }}
+        >
+          {children}
+          {needsReason ? <ReasonField /> : null}
+        </ActionForm>
+      ) : (
+        <Progress all={all} result={progress} isEnded={isEnded} onStop={() => stop.abort()} onClose={onClose} />
+      )}
     </Dialog>
+  )
+}
+
+interface ProgressProps<T> {
+  readonly all: readonly T[]
+  readonly result: BulkResult<T>
+  readonly isEnded: boolean
+  readonly onStop: () => void
+  readonly onClose: () => void
+}
+
+function Progress<T extends Named>({ all, result, isEnded, onStop, onClose }: ProgressProps<T>) {
+  const { done, refused, failure } = result
+  const button = useRef<HTMLButtonElement>(null)
+  // The button that had the focus is gone.
+  useLayoutEffect(() => button.current?.focus(), [isEnded])
+  const untried = all.length - done.length - refused.length
+  return (
+    <div class="form">
+      <progress aria-label="Progress" max={all.length} value={done.length + refused.length} />
+      <p>
+        {count(done.length)} of {count(all.length)} done
+        {refused.length === 0 ? '' : `, ${count(refused.length)} refused`}
+        {isEnded && untried > 0 ? `, ${count(untried)} not tried` : ''}.
+      </p>
+      {failure === undefined ? null : <ProblemNote problem={failure} />}
+      {isEnded && refused.length > 0 ? (
+        <>
+          <p role="alert">
+            <strong>
+              {refused.length} of {all.length} {plural(refused.length, 'was', 'were')} refused.
+            </strong>
+          </p>
+          <ul class="money-list" aria-label="Refused">
+            {refused.map(({ one, problem: { code, title, detail } }) => (
+              <li key={one.outboxId}>
+                <span>{one.instructionId}</span>
+                <code>{code}</code>
+                <div class="quiet">{detail ?? title}</div>
+              </li>
+            ))}
+          </ul>
+        </>
+      ) : null}
+      <div class="buttons">
+        <button ref={button} type="button" class="button" onClick={isEnded ? onClose : onStop}>
+          {isEnded ? 'Close' : 'Stop'}
+        </button>
+      </div>
+    </div>
   )
 }

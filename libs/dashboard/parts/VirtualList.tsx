@@ -113,7 +113,7 @@ function moveFocus(event: KeyboardEvent): void {
 /** Focuses the next row, or the first row if none has the focus. Returns false at either end. */
 export function moveInList(list: Element, step: number): boolean {
   const links = [...list.querySelectorAll<HTMLElement>('.vlist-row a')]
-  const at = links.findIndex((link) => link === document.activeElement)
+  const at = links.findIndex((link) => link.closest('.vlist-row')?.contains(document.activeElement))
   const next = links[at === -1 ? 0 : at + step]
   if (next === undefined) return false
   next.focus({ preventScroll: true })

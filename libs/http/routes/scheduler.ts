@@ -8,6 +8,7 @@ import {
   readJobViews,
   readTimerPage,
   resumeJob,
+  scheduleTimer,
   triggerJob,
   type JobDefinition,
   type TimeCursor,
@@ -21,10 +22,13 @@ import {
   JobRunPage,
   Jobs,
   JobTriggered,
+  TimerBody,
   TimerPage,
+  TimerScheduled,
   type JobBody as JobGiven,
 } from '../shapes/scheduler.js'
 import { EXAMPLE } from './examples.js'
+import { parseTime } from './instructions.js'
 import {
   type CursorKind,
   decodeCursor,
@@ -247,6 +251,36 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
         const after = decodeCursor(TIMERS, cursor)
         return paged(TIMERS, await readTimerPage(roles.readonly, { state, after, limit }), limit)
       },
+    }),
+    route({
+      method: 'PUT',
+      path: '/v1/timers/{timerId}',
+      tag: 'scheduler',
+      summary: 'Schedules a message for one time, under an id that the caller chooses. Repeating the request is safe.',
+      access: 'ingest',
+      participants: 'refused',
+      params: timerIdParam,
+      body: TimerBody,
+      answers: {
+        200: { description: 'The timer is scheduled, now or by an earlier request.', schema: TimerScheduled },
+      },
+      problems: ['IDEMPOTENCY_CONFLICT', 'INVALID_ARGUMENT'],
+      example: {
+        params: { timerId: EXAMPLE.timerId },
+        body: { topic: EXAMPLE.railType, payload: {}, dueAt: '2099-01-01T00:00:00Z' },
+        status: 200,
+        answer: { timerId: EXAMPLE.timerId },
+      },
+      handle: async ({ params: { timerId }, body: { topic, payload, dueAt, participantId, delivery } }) => ({
+        timerId: await scheduleTimer(roles.ingest, {
+          timerId,
+          topic,
+          payload,
+          dueAt: parseTime('dueAt', dueAt),
+          ...(participantId === undefined ? {} : { participantId }),
+          ...(delivery === undefined ? {} : { delivery }),
+        }),
+      }),
     }),
     route({
       method: 'POST',

@@ -93,5 +93,17 @@ export const Timer = shape({
 })
 export type Timer = Static<typeof Timer>
 
+export const TimerBody = shape({
+  topic: Id,
+  payload: JsonObjectShape,
+  dueAt: Type.String({ description: 'due time: RFC 3339 with offset; a past time is due at once' }),
+  participantId: Type.Optional(Id),
+  delivery: Type.Optional(Delivery),
+})
+export type TimerBody = Static<typeof TimerBody>
+
+export const TimerScheduled = shape({ timerId: Uuid })
+export type TimerScheduled = Static<typeof TimerScheduled>
+
 export const TimerPage = pageOf(Timer)
 export type TimerPage = Static<typeof TimerPage>

@@ -1,8 +1,7 @@
-import { useState } from 'preact/hooks'
-import type { OutboxItem, Proposal } from '../../../http/index.js'
-import { approveProposal, cancelPayment, placeHold, recordReturn, redrive, resolveHold } from '../../data/api.js'
+import { useRef, useState } from 'preact/hooks'
+import type { OutboxItem } from '../../../http/index.js'
+import { cancelPayment, placeHold, recordReturn, redrive, resolveHold } from '../../data/api.js'
 import { plural } from '../../data/format.js'
-import { forEachInSequence } from '../../data/forEachInSequence.js'
 import { ActionForm } from '../../parts/ActionForm.js'
 import { DECISIONS } from '../../parts/decisions.js'
 import { formText } from '../../parts/formText.js'
@@ -136,55 +135,6 @@ export function RedriveDialog({ item, onClose, onDone }: ItemDialogProps) {
   )
 }
 
-interface ManyProps<T> {
-  readonly asked: readonly T[]
-  readonly onClose: () => void
-  readonly onDone: () => void
-}
-
-export function BulkRedriveDialog({ asked, onClose, onDone }: ManyProps<OutboxItem>) {
-  return (
-    <BulkActionDialog
-      title={`Redrive ${asked.length} payments`}
-      action={`Propose ${asked.length} redrives`}
-      explanation="Proposes to send each again as a new payment, with this reason. Another person must approve them before anything happens."
-      all={asked}
-      act={({ outboxId }, reason) => redrive(outboxId, reason)}
-      announcement={`${asked.length} redrives are proposed. Another person must approve them.`}
-      onClose={onClose}
-      onDone={onDone}
-    >
-      <MoneyList payments={asked} />
-    </BulkActionDialog>
-  )
-}
-
-export function BulkApproveDialog({ asked, onClose, onDone }: ManyProps<OutboxItem & Proposal>) {
-  return (
-    <BulkActionDialog
-      title={`Approve ${asked.length} proposals`}
-      action={`Approve ${asked.length}`}
-      explanation={`The approval applies the decision of each payment shown: ${wordsOf(asked)}. You are responsible for each of them.`}
-      all={asked}
-      act={({ proposalId }) => approveProposal(proposalId)}
-      announcement={`${asked.length} proposals are approved.`}
-      needsReason={false}
-      onClose={onClose}
-      onDone={onDone}
-    >
-      <MoneyList payments={asked} />
-    </BulkActionDialog>
-  )
-}
-
-/** Returns a text such as `3 × redrive, 1 × it was not paid`. */
-function wordsOf(proposals: readonly Proposal[]): string {
-  const decisions = [...new Set(proposals.map(({ decision }) => decision))]
-  return decisions
-    .map((decision) => `${proposals.filter((one) => one.decision === decision).length} × ${DECISIONS[decision].short}`)
-    .join(', ')
-}
-
 const CHOICES = [
   { decision: 'RETRY', hint: 'It was not paid. Where the outcome is unknown, another person must approve it.' },
   { decision: 'DISPATCHED', hint: 'The rail confirms it, under a reference. Another person must approve it.' },
@@ -196,84 +146,110 @@ type Decision = (typeof CHOICES)[number]['decision']
 interface ResolveDialogProps {
   readonly items: readonly OutboxItem[]
   readonly onClose: () => void
-  readonly onDone: () => void
+  readonly onDone: (done: readonly OutboxItem[]) => void
 }
 
 /**
  * Resolves one hold or many with one decision and one reason. No decision is preselected, and the button names the
- * effect. Each hold is a request of its own, so that a refusal affects only that hold.
+ * effect.
  */
 export function ResolveDialog({ items, onClose, onDone }: ResolveDialogProps) {
   const [decision, setDecision] = useState<Decision | null>(null)
+  const proposed = useRef(0)
   const [only] = items
-  const isOne = items.length === 1
-  const act = async (form: FormData) => {
+  const decide = async ({ outboxId }: OutboxItem, form: FormData) => {
     if (decision === null) throw new Error('no decision is chosen')
-    const body = {
+    const { status } = await resolveHold(outboxId, {
       decision,
       reason: formText(form, 'reason'),
       ...(decision === 'DISPATCHED' ? { railReference: formText(form, 'railReference') } : {}),
+    })
+    if (status === 'PROPOSED') proposed.current += 1
+  }
+  const action = actionOf(decision, items)
+  const choices = <DecisionChoices items={items} decision={decision} onChoose={setDecision} />
+  if (items.length === 1 && only !== undefined) {
+    const act = async (form: FormData) => {
+      await decide(only, form)
+      onDone(items)
+      return proposed.current > 0 ? PROPOSED : `${only.instructionId} may be sent again.`
     }
-    let proposed = 0
-    try {
-      const decide = async ({ outboxId }: OutboxItem) => {
-        const { status } = await resolveHold(outboxId, body)
-        if (status === 'PROPOSED') proposed += 1
-      }
-      if (isOne && only !== undefined) await decide(only)
-      else await forEachInSequence(items, decide)
-    } finally {
-      onDone()
-    }
-    if (isOne) return proposed > 0 ? PROPOSED : `${only?.instructionId} may be sent again.`
-    return resultOf(items.length - proposed, proposed)
+    return (
+      <Dialog title="Resolve the hold" onClose={onClose}>
+        <ActionForm action={action} isReady={decision !== null} onDone={onClose} act={act}>
+          {choices}
+          <ReasonField />
+        </ActionForm>
+      </Dialog>
+    )
   }
   return (
-    <Dialog title={isOne ? 'Resolve the hold' : `Resolve ${items.length} holds`} onClose={onClose}>
-      <ActionForm action={actionOf(decision, items)} isReady={decision !== null} onDone={onClose} act={act}>
-        <MoneyList payments={items} />
-        {items.some(({ outcomeUnknown }) => outcomeUnknown) ? (
-          <p>
-            <StateTag state="OUTCOME_UNKNOWN" /> {styleOfState('OUTCOME_UNKNOWN').meaning}{' '}
-            <strong>Ask the rail {isOne ? `for ${only?.outboxId}` : 'for each such payment'} first.</strong>
-          </p>
-        ) : null}
-        <fieldset class="choices">
-          <legend class="unseen">Decision</legend>
-          {CHOICES.filter(({ decision: value }) => isOne || value !== 'DISPATCHED').map(({ decision: value, hint }) => (
-            <label key={value}>
-              <input
-                type="radio"
-                name="decision"
-                value={value}
-                required
-                checked={decision === value}
-                onChange={() => setDecision(value)}
-              />
-              <span>
-                {DECISIONS[value].meaning}
-                <span class="hint">{hint}</span>
-              </span>
-            </label>
-          ))}
-        </fieldset>
-        {isOne ? null : <p class="quiet">Each paid payment has its own reference: resolve it alone.</p>}
-        {decision === 'DISPATCHED' ? (
-          <div class="field">
-            <label for="railReference">The rail’s reference</label>
+    <BulkActionDialog
+      title={`Resolve ${items.length} holds`}
+      action={action}
+      isReady={decision !== null}
+      all={items}
+      act={decide}
+      announcement={() => resultOf(items.length - proposed.current, proposed.current)}
+      onClose={onClose}
+      onDone={onDone}
+    >
+      {choices}
+    </BulkActionDialog>
+  )
+}
+
+interface DecisionChoicesProps {
+  readonly items: readonly OutboxItem[]
+  readonly decision: Decision | null
+  readonly onChoose: (decision: Decision) => void
+}
+
+function DecisionChoices({ items, decision, onChoose }: DecisionChoicesProps) {
+  const isOne = items.length === 1
+  return (
+    <>
+      <MoneyList payments={items} />
+      {items.some(({ outcomeUnknown }) => outcomeUnknown) ? (
+        <p>
+          <StateTag state="OUTCOME_UNKNOWN" /> {styleOfState('OUTCOME_UNKNOWN').meaning}{' '}
+          <strong>Ask the rail {isOne ? `for ${items[0]?.outboxId}` : 'for each such payment'} first.</strong>
+        </p>
+      ) : null}
+      <fieldset class="choices">
+        <legend class="unseen">Decision</legend>
+        {CHOICES.filter(({ decision: value }) => isOne || value !== 'DISPATCHED').map(({ decision: value, hint }) => (
+          <label key={value}>
             <input
-              id="railReference"
-              name="railReference"
-              class="input mono"
+              type="radio"
+              name="decision"
+              value={value}
               required
-              maxLength={255}
-              autocomplete="off"
+              checked={decision === value}
+              onChange={() => onChoose(value)}
             />
-          </div>
-        ) : null}
-        <ReasonField />
-      </ActionForm>
-    </Dialog>
+            <span>
+              {DECISIONS[value].meaning}
+              <span class="hint">{hint}</span>
+            </span>
+          </label>
+        ))}
+      </fieldset>
+      {isOne ? null : <p class="quiet">Each paid payment has its own reference: resolve it alone.</p>}
+      {decision === 'DISPATCHED' ? (
+        <div class="field">
+          <label for="railReference">The rail’s reference</label>
+          <input
+            id="railReference"
+            name="railReference"
+            class="input mono"
+            required
+            maxLength={255}
+            autocomplete="off"
+          />
+        </div>
+      ) : null}
+    </>
   )
 }
 

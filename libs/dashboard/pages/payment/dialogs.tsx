@@ -14,5 +14,4 @@ export const CancelDialog = fetched(async () => (await import('./actions.js')).C
 export const ReturnDialog = fetched(async () => (await import('./actions.js')).ReturnDialog, NotLoaded)
 export const RedriveDialog = fetched(async () => (await import('./actions.js')).RedriveDialog, NotLoaded)
 export const ResolveDialog = fetched(async () => (await import('./actions.js')).ResolveDialog, NotLoaded)
-export const BulkRedriveDialog = fetched(async () => (await import('./actions.js')).BulkRedriveDialog, NotLoaded)
-export const BulkApproveDialog = fetched(async () => (await import('./actions.js')).BulkApproveDialog, NotLoaded)
+export const BulkDialog = fetched(async () => (await import('./BulkDialog.js')).BulkDialog, NotLoaded)

@@ -1,0 +1,34 @@
+import type { OutboxItem, Proposal } from '../../../http/index.js'
+import { hasScope, isMe } from '../../data/me.js'
+
+export type ItemAction = 'cancel' | 'hold' | 'redrive' | 'resolve' | 'return'
+export type BulkAction = 'approve' | 'cancel' | 'hold' | 'redrive' | 'release' | 'resolve'
+
+/** Returns the actions that the state of a payment allows. The server checks each action again. */
+export function actionsFor(item: OutboxItem, hasOpenProposal: boolean): readonly ItemAction[] {
+  const { state, holdReason, claimedBy, outcomeUnknown, lastAttemptAction } = item
+  if (state === 'DISPATCHED') return hasScope('operate') && !item.isMessage ? ['return'] : []
+  if (lastAttemptAction === 'cancelled') return []
+  const isDecidable = hasScope('operate') && !hasOpenProposal
+  if (state === 'FAILED') return isDecidable ? ['redrive'] : []
+  const decision = isDecidable ? [holdReason === null ? ('hold' as const) : ('resolve' as const)] : []
+  const isCancellable = claimedBy === null && !outcomeUnknown && (hasScope('ingest') || hasScope('operate'))
+  return isCancellable ? [...decision, 'cancel'] : decision
+}
+
+/** Payment of a list. `redrivenAs` and the proposal are absent where the list does not know them. */
+export interface SelectableRow {
+  readonly item: OutboxItem
+  readonly proposal?: Proposal | null
+  readonly redrivenAs?: readonly string[]
+}
+
+/** Returns the bulk actions for a row. One person can release a hold whose outcome is known. */
+export function bulkActionsFor({ item, proposal = null, redrivenAs = [] }: SelectableRow): readonly BulkAction[] {
+  const actions = actionsFor(item, proposal !== null).flatMap((action): readonly BulkAction[] => {
+    if (action === 'return' || (action === 'redrive' && redrivenAs.length > 0)) return []
+    return action === 'resolve' && !item.outcomeUnknown ? ['release', 'resolve'] : [action]
+  })
+  const isApprovable = proposal !== null && hasScope('operate') && !isMe(proposal.proposedBy)
+  return isApprovable ? [...actions, 'approve'] : actions
+}
