@@ -166,6 +166,18 @@ COMMENT ON COLUMN inbox_messages.attempt_count IS 'Number of claims since the me
 COMMENT ON COLUMN inbox_messages.attempts_max IS 'Attempt limit of the latest claim.';
 COMMENT ON COLUMN inbox_messages.fence IS 'Random token of the claim, known to its worker only. Ack, abandon and fail need it.';
 
+-- table ledger_projection of symphony_owner
+CREATE TABLE ledger_projection (
+  singleton boolean NOT NULL DEFAULT true,
+  last_block bigint NOT NULL DEFAULT 0,
+  projected_to timestamp with time zone,
+  CONSTRAINT ledger_projection_is_one_row CHECK (singleton),
+  CONSTRAINT ledger_projection_pkey PRIMARY KEY (singleton)
+);
+COMMENT ON TABLE ledger_projection IS 'Position of the projection: one row, changed in the same transaction as the projected tables.';
+COMMENT ON COLUMN ledger_projection.last_block IS 'Last block whose rows are projected; 0 before the first.';
+COMMENT ON COLUMN ledger_projection.projected_to IS 'Time at which that block was sealed; null before the first.';
+
 -- table ledger_verification_passes of symphony_owner
 CREATE TABLE ledger_verification_passes (
   singleton boolean NOT NULL DEFAULT true,
@@ -196,6 +208,23 @@ COMMENT ON INDEX ix_ledger_verifications_by_time IS 'Status: the last verificati
 CREATE TRIGGER ledger_verifications_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON ledger_verifications FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE ledger_verifications ENABLE ALWAYS TRIGGER ledger_verifications_is_append_only;
 COMMENT ON TABLE ledger_verifications IS 'One row per verification of the ledger, reported by the login that verified. The latest one decides the alert.';
+
+-- table outbox_attempt_series of symphony_owner
+CREATE TABLE outbox_attempt_series (
+  grain text NOT NULL,
+  rail_type text COLLATE "C" NOT NULL,
+  starts_at timestamp with time zone NOT NULL,
+  error_code text COLLATE "C" NOT NULL,
+  latency_to_ms integer NOT NULL,
+  attempts bigint NOT NULL,
+  CONSTRAINT outbox_attempt_series_known_grain CHECK (grain = ANY (ARRAY['minute'::text, 'hour'::text, 'day'::text])),
+  CONSTRAINT outbox_attempt_series_pkey PRIMARY KEY (grain, rail_type, starts_at, error_code, latency_to_ms)
+) WITH (fillfactor=70);
+CREATE INDEX ix_outbox_attempt_series_by_time ON outbox_attempt_series USING btree (grain, starts_at);
+COMMENT ON INDEX ix_outbox_attempt_series_by_time IS 'Retention: rows past their retention. One entry per row.';
+COMMENT ON TABLE outbox_attempt_series IS 'Numbers of attempts per minute, hour and day (UTC), by rail, error code and range of latency.';
+COMMENT ON COLUMN outbox_attempt_series.error_code IS 'Error code; empty without one.';
+COMMENT ON COLUMN outbox_attempt_series.latency_to_ms IS 'Upper end of the range of the rail''s latency, see latency_range; 0 if the latency was not measured.';
 
 -- table outbox_attempt_tallies of symphony_owner
 CREATE TABLE outbox_attempt_tallies (
@@ -459,6 +488,34 @@ COMMENT ON COLUMN outbox_rails.fields IS 'Class of each payload field, by JSON p
 COMMENT ON COLUMN outbox_rails.declared_by IS 'Name that the last process to declare the rail gave itself.';
 COMMENT ON COLUMN outbox_rails.declared_login IS 'Database login of that process.';
 COMMENT ON COLUMN outbox_rails.served_at IS 'Time of the latest declaration by a worker that serves the rail; null if only an API declared it.';
+
+-- table outbox_series of symphony_owner
+CREATE TABLE outbox_series (
+  grain text NOT NULL,
+  participant_id text COLLATE "C" NOT NULL,
+  starts_at timestamp with time zone NOT NULL,
+  rail_type text COLLATE "C" NOT NULL,
+  is_message boolean NOT NULL,
+  enqueued bigint NOT NULL,
+  dispatched bigint NOT NULL,
+  failed bigint NOT NULL,
+  cancelled bigint NOT NULL,
+  retried bigint NOT NULL,
+  unknown bigint NOT NULL,
+  held bigint NOT NULL,
+  returned bigint NOT NULL,
+  CONSTRAINT outbox_series_known_grain CHECK (grain = ANY (ARRAY['minute'::text, 'hour'::text, 'day'::text])),
+  CONSTRAINT outbox_series_pkey PRIMARY KEY (grain, participant_id, starts_at, rail_type, is_message)
+) WITH (fillfactor=70);
+CREATE INDEX ix_outbox_series_by_time ON outbox_series USING btree (grain, starts_at);
+COMMENT ON INDEX ix_outbox_series_by_time IS 'Retention: rows past their retention. One entry per row.';
+COMMENT ON TABLE outbox_series IS 'Numbers of ledger rows per minute, hour and day (UTC), by rail, participant and kind.';
+COMMENT ON COLUMN outbox_series.participant_id IS 'Participant; empty for the sum of all participants.';
+COMMENT ON COLUMN outbox_series.failed IS 'FAILED items without cancelled ones.';
+COMMENT ON COLUMN outbox_series.retried IS 'Attempts that a retry follows: RETRYABLE and ZOMBIE_REQUEUE.';
+COMMENT ON COLUMN outbox_series.unknown IS 'Attempts among retried that left the outcome unknown.';
+COMMENT ON COLUMN outbox_series.held IS 'Holds placed.';
+COMMENT ON COLUMN outbox_series.returned IS 'Returns recorded.';
 
 -- view outbox_throughput of symphony_owner
 CREATE VIEW outbox_throughput WITH (security_barrier=true) AS
@@ -771,6 +828,47 @@ CREATE UNIQUE INDEX ux_proposals_one_open_per_item ON payment_outbox_proposals U
 COMMENT ON INDEX ux_proposals_one_open_per_item IS 'Decisions: refuses a second open proposal for one item. One entry per open proposal.';
 COMMENT ON TABLE payment_outbox_proposals IS 'Proposals of two-person decisions: open, approved or withdrawn.';
 COMMENT ON COLUMN payment_outbox_proposals.approvals IS 'Number of people who must approve: 2 if a reconciliation proposed the decision, else 1.';
+
+-- table payment_search of symphony_owner
+CREATE TABLE payment_search (
+  outbox_id uuid NOT NULL,
+  is_message boolean NOT NULL,
+  instruction_id text COLLATE "C" NOT NULL,
+  idempotency_key text COLLATE "C" NOT NULL,
+  participant_id text COLLATE "C" NOT NULL,
+  rail_type text COLLATE "C" NOT NULL,
+  state text NOT NULL,
+  error_code text,
+  rail_reference text COLLATE "C",
+  returned boolean NOT NULL,
+  amount numeric,
+  currency text COLLATE "C",
+  destination_hmac bytea,
+  CONSTRAINT payment_search_amount_has_currency CHECK (amount IS NULL OR currency IS NOT NULL),
+  CONSTRAINT payment_search_known_state CHECK (state = ANY (ARRAY['PENDING'::text, 'HELD'::text, 'DISPATCHED'::text, 'FAILED'::text, 'CANCELLED'::text])),
+  CONSTRAINT payment_search_pkey PRIMARY KEY (outbox_id)
+) WITH (fillfactor=85);
+CREATE INDEX ix_payment_search_by_amount ON payment_search USING btree (currency, amount, outbox_id) WHERE amount IS NOT NULL;
+COMMENT ON INDEX ix_payment_search_by_amount IS 'Lists: payments by amount. One entry per payment with a public amount.';
+CREATE INDEX ix_payment_search_by_destination ON payment_search USING btree (destination_hmac, outbox_id) WHERE destination_hmac IS NOT NULL;
+COMMENT ON INDEX ix_payment_search_by_destination IS 'Search by destination. One entry per payment with a hashed destination.';
+CREATE INDEX ix_payment_search_by_instruction ON payment_search USING btree (instruction_id);
+COMMENT ON INDEX ix_payment_search_by_instruction IS 'Search by the beginning of an instruction. One entry per item.';
+CREATE INDEX ix_payment_search_by_key ON payment_search USING btree (idempotency_key);
+COMMENT ON INDEX ix_payment_search_by_key IS 'Search by the beginning of an idempotency key. One entry per item.';
+CREATE INDEX ix_payment_search_by_participant ON payment_search USING btree (participant_id, outbox_id);
+COMMENT ON INDEX ix_payment_search_by_participant IS 'Lists: items of a participant, newest first. One entry per item.';
+CREATE INDEX ix_payment_search_by_rail ON payment_search USING btree (is_message, rail_type, outbox_id);
+COMMENT ON INDEX ix_payment_search_by_rail IS 'Lists: items of a rail, newest first. One entry per item.';
+CREATE INDEX ix_payment_search_by_reference ON payment_search USING btree (rail_reference) WHERE rail_reference IS NOT NULL;
+COMMENT ON INDEX ix_payment_search_by_reference IS 'Search by the beginning of a rail''s reference. One entry per item with a reference.';
+CREATE INDEX ix_payment_search_by_state ON payment_search USING btree (is_message, state, outbox_id);
+COMMENT ON INDEX ix_payment_search_by_state IS 'Lists: items in a state, newest first. One entry per item.';
+COMMENT ON TABLE payment_search IS 'One row per item, for lists and search. A few seconds behind the ledger, which alone is authoritative.';
+COMMENT ON COLUMN payment_search.state IS 'State at the last projection of the item. CANCELLED is a FAILED item that was cancelled.';
+COMMENT ON COLUMN payment_search.rail_reference IS 'Reference of the rail in the latest attempt.';
+COMMENT ON COLUMN payment_search.amount IS 'Amount in the payload; null if it is unreadable, or if the field class of amount or currency is not public.';
+COMMENT ON COLUMN payment_search.destination_hmac IS 'HMAC-SHA-256 of the destination, with a key that the database does not have. Null without that key, and for encrypted and forbidden destinations.';
 
 -- table reconciliation_closings of symphony_owner
 CREATE TABLE reconciliation_closings (
@@ -2884,6 +2982,14 @@ SET search_path=symphony, pg_temp
 -- body: sha256 f8fdced42b2bd50680cdb58c526f1b4733f2891331b53ba9997016828f80837c
 COMMENT ON FUNCTION late_paid_item(uuid) IS 'Internal: returns the item that the rail paid, according to a late report, of this payment or of one that it replaces.';
 
+-- function latency_range(integer) of symphony_owner
+CREATE FUNCTION latency_range(p_latency_ms integer)
+RETURNS integer
+LANGUAGE sql IMMUTABLE
+PARALLEL SAFE
+-- body: sha256 10560f1f653fe5f3ad21fe31ad31814784b70bf080b845f2e4379108cc124cb8
+COMMENT ON FUNCTION latency_range(integer) IS 'Internal: returns the upper end, included, of the range of latencies that this one belongs to.';
+
 -- function ledger_sealing_status() of symphony_owner
 CREATE FUNCTION ledger_sealing_status()
 RETURNS TABLE(unsealed_age_seconds double precision, blocker_pid integer, blocker_user text, blocker_application text, blocker_database text, blocker_age_seconds double precision, blocker_prepared text)
@@ -3254,6 +3360,15 @@ SET search_path=symphony, pg_temp
 -- body: sha256 a12266f5ab63999ffa20c914ec0f33146dd842ce991167c99b22ca211b6ea875
 COMMENT ON FUNCTION outbox_block_root(bytea) IS 'Internal: returns the root of the hash tree over a block''s entries.';
 
+-- function outbox_block_rows(bytea) of symphony_owner
+CREATE FUNCTION outbox_block_rows(p_entries bytea)
+RETURNS TABLE(kind smallint, id uuid)
+LANGUAGE sql IMMUTABLE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 a236029aa7f9a47db3c861bb4db0d9fa1ef793bd7bbdf63f232a97da6d9c418c
+COMMENT ON FUNCTION outbox_block_rows(bytea) IS 'Internal: returns the kinds and ids of the rows that the entries of a block name.';
+
 -- function outbox_content_hash(text, text, text) of symphony_owner
 CREATE FUNCTION outbox_content_hash(p_participant_id text, p_rail_type text, p_payload_text text)
 RETURNS bytea
@@ -3440,6 +3555,49 @@ SET search_path=symphony, pg_temp
 -- body: sha256 e3227cb31ff4accf3041c9ac620b76164728abfed921b9a76383fe9032b91d7b
 COMMENT ON FUNCTION postpone_job(text, bigint, text) IS 'Postpones a job by a minute and stores the reason, for an expression that a scheduler cannot parse. Returns false if the job is at another revision.';
 
+-- function project_ledger_block() of symphony_owner
+CREATE FUNCTION project_ledger_block()
+RETURNS TABLE(block_no bigint, row_count integer)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 e6e1fff7e228c0ac98b08d24e41a06bc62d65a522c510d2dc8f921044c6c1877
+COMMENT ON FUNCTION project_ledger_block() IS 'Adds the next sealed block to the search table and to the counts per minute, hour and day. Returns no row if there is none, or another session projects.';
+
+-- function project_outbox_search(bytea) of symphony_owner
+CREATE FUNCTION project_outbox_search(p_entries bytea)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 528ec4ef9efb2b92d0e394cae20ffa7b604052a8f681d925a9eff906b77548b1
+COMMENT ON FUNCTION project_outbox_search(bytea) IS 'Internal: inserts or updates the search rows of the items that a block names.';
+
+-- function project_outbox_series(bytea) of symphony_owner
+CREATE FUNCTION project_outbox_series(p_entries bytea)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 995b9db9de93cdb530b3f57029391d2fb8b1d5c895533730e1cd75a41939c136
+COMMENT ON FUNCTION project_outbox_series(bytea) IS 'Internal: adds the rows that a block names to the counts per minute, hour and day.';
+
 -- function propose_outbox_decision(uuid, text, text, text, text, integer) of symphony_owner
 CREATE FUNCTION propose_outbox_decision(p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text, p_approvals integer DEFAULT 1)
 RETURNS uuid
@@ -3575,6 +3733,17 @@ SET search_path=symphony, pg_temp
 -- body: sha256 a4ecba50235aaaf7377d4748ace02cc34cd1622f522c14df4aea28724d52569a
 COMMENT ON FUNCTION purge_inbox_messages(integer, integer) IS 'Removes one batch of messages that were done, or last sighted, at least p_keep_seconds ago; returns their number.';
 
+-- function purge_ledger_projection(integer, integer) of symphony_owner
+CREATE FUNCTION purge_ledger_projection(p_retention_seconds integer, p_batch_size integer)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 d65960afd01c3eb8173af520ba9594679feed91a64482827d0470752d2dfe89d
+COMMENT ON FUNCTION purge_ledger_projection(integer, integer) IS 'Deletes search rows of items older than the retention, and counts per minute after 8 days, per hour after 100 and per day after 3650, at most the batch size; returns their number. The ledger keeps all of it.';
+
 -- function raise_already_terminal(uuid) of symphony_owner
 CREATE FUNCTION raise_already_terminal(p_outbox_id uuid)
 RETURNS void
@@ -3643,6 +3812,15 @@ SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 86265440d5e2c6672f20aeddd0a1934e74f406f1e23a12ed176ec0029ac62a3d
 COMMENT ON FUNCTION read_subject_keys(uuid[]) IS 'Returns the wrapped keys with these ids, which a payload refers to. Unwrapping them needs the master key.';
+
+-- function rebuild_ledger_projection() of symphony_owner
+CREATE FUNCTION rebuild_ledger_projection()
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 998aec3e604fa9672aa7b6a0a860f6ab41f9a8489eaf3771a1c6f84f7ca1a476
+COMMENT ON FUNCTION rebuild_ledger_projection() IS 'Empties the search table and the counts. Workers fill them again from the first block. Returns the number of the block that had been reached.';
 
 -- function reconciliation_digests(uuid) of symphony_owner
 CREATE FUNCTION reconciliation_digests(p_run_id uuid)
@@ -4424,14 +4602,17 @@ GRANT EXECUTE ON function pause_job(text) TO symphony_control;
 GRANT EXECUTE ON function pause_outbox(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function place_outbox_hold(uuid, text) TO symphony_control;
 GRANT EXECUTE ON function postpone_job(text, bigint, text) TO symphony_executor;
+GRANT EXECUTE ON function project_ledger_block() TO symphony_executor;
 GRANT EXECUTE ON function propose_outbox_limit(text, text, numeric, text, text, text, text, integer, integer) TO symphony_control;
 GRANT EXECUTE ON function propose_outbox_limit_removal(text, text) TO symphony_control;
 GRANT EXECUTE ON function purge_finished_job_runs(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_finished_timers(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_idle_leases(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_inbox_messages(integer, integer) TO symphony_executor;
+GRANT EXECUTE ON function purge_ledger_projection(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function read_subject_keys(uuid[]) TO symphony_control;
 GRANT EXECUTE ON function read_subject_keys(uuid[]) TO symphony_executor;
+GRANT EXECUTE ON function rebuild_ledger_projection() TO symphony_control;
 GRANT EXECUTE ON function reconciliation_digests(uuid) TO symphony_auditor;
 GRANT EXECUTE ON function reconciliation_digests(uuid) TO symphony_control;
 GRANT EXECUTE ON function reconciliation_window(text, text[], timestamp with time zone, timestamp with time zone, integer) TO symphony_control;
@@ -4474,6 +4655,7 @@ GRANT SELECT (action, attempt_id, attempt_no, claimed_at, completed_at, created_
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_topic, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_auditor;
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_topic, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_control;
 GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_topic, outcome_unknown, participant_id, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_readonly;
+GRANT SELECT (error_code, idempotency_key, instruction_id, is_message, outbox_id, participant_id, rail_reference, rail_type, returned, state) ON table payment_search TO symphony_readonly;
 GRANT SELECT (amount, booked_on, currency, entry_key, kind, occurrence, outbox_id, position, return_code, run_id, valued_on) ON table reconciliation_entries TO symphony_readonly;
 GRANT SELECT (created_at, finding_id, finding_key, kind, outbox_id, run_id, severity) ON table reconciliation_findings TO symphony_readonly;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_readonly;
@@ -4489,9 +4671,15 @@ GRANT SELECT ON table dispatch_epochs TO symphony_readonly;
 GRANT SELECT ON table inbox_events TO symphony_auditor;
 GRANT SELECT ON table inbox_events TO symphony_control;
 GRANT SELECT ON table inbox_events TO symphony_readonly;
+GRANT SELECT ON table ledger_projection TO symphony_auditor;
+GRANT SELECT ON table ledger_projection TO symphony_control;
+GRANT SELECT ON table ledger_projection TO symphony_readonly;
 GRANT SELECT ON table ledger_verifications TO symphony_auditor;
 GRANT SELECT ON table ledger_verifications TO symphony_control;
 GRANT SELECT ON table ledger_verifications TO symphony_readonly;
+GRANT SELECT ON table outbox_attempt_series TO symphony_auditor;
+GRANT SELECT ON table outbox_attempt_series TO symphony_control;
+GRANT SELECT ON table outbox_attempt_series TO symphony_readonly;
 GRANT SELECT ON table outbox_contradictions TO symphony_auditor;
 GRANT SELECT ON table outbox_contradictions TO symphony_control;
 GRANT SELECT ON table outbox_contradictions TO symphony_readonly;
@@ -4513,6 +4701,9 @@ GRANT SELECT ON table outbox_pauses TO symphony_readonly;
 GRANT SELECT ON table outbox_rails TO symphony_auditor;
 GRANT SELECT ON table outbox_rails TO symphony_control;
 GRANT SELECT ON table outbox_rails TO symphony_readonly;
+GRANT SELECT ON table outbox_series TO symphony_auditor;
+GRANT SELECT ON table outbox_series TO symphony_control;
+GRANT SELECT ON table outbox_series TO symphony_readonly;
 GRANT SELECT ON table outbox_throughput TO symphony_auditor;
 GRANT SELECT ON table outbox_throughput TO symphony_control;
 GRANT SELECT ON table outbox_throughput TO symphony_readonly;
@@ -4537,6 +4728,8 @@ GRANT SELECT ON table payment_outbox_identities TO symphony_readonly;
 GRANT SELECT ON table payment_outbox_proposals TO symphony_auditor;
 GRANT SELECT ON table payment_outbox_proposals TO symphony_control;
 GRANT SELECT ON table payment_outbox_proposals TO symphony_readonly;
+GRANT SELECT ON table payment_search TO symphony_auditor;
+GRANT SELECT ON table payment_search TO symphony_control;
 GRANT SELECT ON table reconciliation_closings TO symphony_auditor;
 GRANT SELECT ON table reconciliation_closings TO symphony_control;
 GRANT SELECT ON table reconciliation_closings TO symphony_readonly;

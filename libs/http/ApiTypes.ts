@@ -79,6 +79,7 @@ import type {
   TimerPage,
   TimerScheduled,
 } from './shapes/scheduler.js'
+import type { LatencySeries, RailStatistics, RailStatisticsList, Series, SeriesPoint } from './shapes/series.js'
 import type { Problem } from './Problem.js'
 
 /** JSON of requests and answers by name, as the OpenAPI document describes it: `Api['Timeline']`. */
@@ -122,6 +123,7 @@ export interface ApiTypes {
   readonly JobRunPage: JobRunPage
   readonly JobTriggered: JobTriggered
   readonly Jobs: Jobs
+  readonly LatencySeries: LatencySeries
   readonly LatencyStats: LatencyStats
   readonly LeasePage: LeasePage
   readonly LeaseView: LeaseView
@@ -145,6 +147,8 @@ export interface ApiTypes {
   readonly ProposalPage: ProposalPage
   readonly QueueStats: QueueStats
   readonly Rail: Rail
+  readonly RailStatistics: RailStatistics
+  readonly RailStatisticsList: RailStatisticsList
   readonly Rails: Rails
   readonly ReasonBody: ReasonBody
   readonly Reconciled: Reconciled
@@ -156,6 +160,8 @@ export interface ApiTypes {
   readonly Run: Run
   readonly RunPage: RunPage
   readonly Scope: Scope
+  readonly Series: Series
+  readonly SeriesPoint: SeriesPoint
   readonly Status: Status
   readonly StatusEvent: StatusEvent
   readonly ThroughputMinute: ThroughputMinute

@@ -95,6 +95,7 @@ export type {
   Run,
   RunPage,
 } from './shapes/reconciliation.js'
+export type { LatencySeries, RailStatistics, RailStatisticsList, Series, SeriesPoint } from './shapes/series.js'
 export type {
   Job,
   JobBody,

@@ -1,5 +1,5 @@
 import { SymphonyError, requiredUuid } from '../core/index.js'
-import { call, qualify, type Queryable } from '../db/index.js'
+import { call, onlyRow, qualify, type Queryable } from '../db/index.js'
 import { HEAD_COLUMNS, numberOfKind, readHead, type Block, type Position } from './blocks.js'
 import { DIGESTED, EXPRESSIONS, KINDS, NEWEST_FORMAT, TABLE_OF, type Format, type RowKind } from './formats.js'
 import { LedgerRow } from './LedgerRow.js'
@@ -257,6 +257,20 @@ export async function sealLedgerBlock(
     intervalMs,
   ])
   return row === undefined ? undefined : { blockNo: BigInt(row.block_no), rowCount: row.row_count }
+}
+
+/** Projects the next sealed block. Returns undefined if there is none or another session is projecting. */
+export async function projectLedgerBlock(
+  role: Queryable,
+): Promise<{ readonly blockNo: bigint; readonly rowCount: number } | undefined> {
+  const [row] = await call<{ block_no: string | bigint; row_count: number }>(role, 'project_ledger_block', [])
+  return row === undefined ? undefined : { blockNo: BigInt(row.block_no), rowCount: row.row_count }
+}
+
+/** Empties the search table and the counts, as symphony_control. Returns the number of the block that was reached. */
+export async function rebuildLedgerProjection(role: Queryable): Promise<bigint> {
+  const rows = await call<{ rebuild_ledger_projection: string | bigint }>(role, 'rebuild_ledger_projection', [])
+  return BigInt(onlyRow(rows).rebuild_ledger_projection)
 }
 
 export interface VerifiedBlock {

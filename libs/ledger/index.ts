@@ -15,7 +15,14 @@ export type { EvidenceCheck } from './checkEvidence.js'
 export { CheckpointError, createCheckpointKeys, readCheckpoints } from './checkpoints.js'
 export type { Checkpoint } from './checkpoints.js'
 export { databaseSource } from './LedgerSource.js'
-export { readSealingStatus, recordLedgerVerification, sealLedgerBlock, verifyLedgerBlock } from './db.js'
+export {
+  projectLedgerBlock,
+  readSealingStatus,
+  rebuildLedgerProjection,
+  recordLedgerVerification,
+  sealLedgerBlock,
+  verifyLedgerBlock,
+} from './db.js'
 export type { LedgerCounts, SealingBlocker, SealingStatus, VerifiedBlock } from './db.js'
 export { EvidenceError } from './evidence.js'
 export { ExportError, exportLedger } from './exportLedger.js'
@@ -25,6 +32,8 @@ export type { OpenedExport } from './exportSource.js'
 export type { LedgerRow } from './LedgerRow.js'
 export { openLedger } from './Ledger.js'
 export type { CheckpointFiles, Ledger } from './Ledger.js'
+export { LedgerProjector } from './LedgerProjector.js'
+export type { ProjectionCounts, ProjectorEvent } from './LedgerProjector.js'
 export { LedgerSealer } from './LedgerSealer.js'
 export type { SealCounts, SealerEvent } from './LedgerSealer.js'
 export type { LedgerSource } from './LedgerSource.js'

@@ -278,4 +278,20 @@ export async function recordLateOutcome(
   return { eventId, eventType }
 }
 
+/**
+ * Deletes rows past their retention from the search table and the counts per minute, hour and day, at most one batch.
+ * Returns their number. The ledger keeps everything.
+ */
+export async function purgeLedgerProjection(
+  role: Queryable,
+  searchSeconds: number,
+  batchSize: number,
+): Promise<number> {
+  const rows = await call<{ purge_ledger_projection: number }>(role, 'purge_ledger_projection', [
+    boundedInteger('searchSeconds', searchSeconds, { min: 60, max: 315_360_000 }),
+    boundedInteger('batchSize', batchSize, { min: 1, max: 1_000 }),
+  ])
+  return onlyRow(rows).purge_ledger_projection
+}
+
 const KEY_SCOPE_LENGTH_MAX = 500

@@ -24,6 +24,7 @@ export {
   enqueuePaymentOutbox,
   enqueuePaymentOutboxBatch,
   holdLeasedOutboxItem,
+  purgeLedgerProjection,
   recordLateOutcome,
   releaseOutboxLease,
   releaseOutboxLeases,
@@ -122,6 +123,8 @@ export type { ItemReplay, TrailGap } from './reads/replay.js'
 export type { PendingRow, TrailStep } from './foldTrail.js'
 export { findItems, readRecentlyChanged, searchItems, searchParticipant } from './reads/search.js'
 export type { ItemSearch } from './reads/search.js'
+export { LATENCY_RANGES, readLatencySeries, readRailStatistics, readSeries } from './reads/series.js'
+export type { RailStatistics, SeriesCounts, SeriesGrain, SeriesQuery, SeriesRange } from './reads/series.js'
 export { topicRails } from './topicRails.js'
 export type { TopicContext, TopicHandler, TopicHandlers, TopicMessage, TopicOptions } from './topicRails.js'
 export type {

@@ -1,6 +1,7 @@
 import type { Queryable } from '../db/index.js'
 import { purgeInboxMessages } from '../inbox/index.js'
 import { purgeIdleLeases } from '../lease/index.js'
+import { purgeLedgerProjection } from '../outbox/index.js'
 import { purgeFinishedJobRuns, purgeFinishedTimers } from '../scheduler/index.js'
 import { guardListener, IntervalWorker } from '../worker/index.js'
 import type { RetentionOptions } from './options.js'
@@ -10,6 +11,8 @@ export interface CleanupCounts {
   readonly jobRuns: number
   readonly timers: number
   readonly leases: number
+  /** Rows of the search table and of the counts per minute, hour and day. */
+  readonly searchRows: number
   /** True if a batch was full, so that more rows may be left. */
   readonly more: boolean
 }
@@ -30,7 +33,7 @@ const DAY_SECONDS = 86_400
 
 /**
  * Removes finished rows past their retention, in batches until none is left: handled messages, job runs, timers, and
- * leases without a holder. It never touches the outbox: the ledger is append-only.
+ * leases without a holder, and rows for search and charts. It never touches the ledger, which is append-only.
  */
 export class CleanupWorker extends IntervalWorker<CleanupCounts> {
   readonly #role: Queryable
@@ -50,12 +53,13 @@ export class CleanupWorker extends IntervalWorker<CleanupCounts> {
   }
 
   async runOnce(): Promise<CleanupCounts> {
-    const { inboxDays, jobRunsDays, timersDays, leasesDays } = this.#retention
+    const { inboxDays, jobRunsDays, timersDays, leasesDays, searchDays } = this.#retention
     const removed = {
       inboxMessages: await purgeInboxMessages(this.#role, inboxDays * DAY_SECONDS, BATCH_SIZE),
       jobRuns: await purgeFinishedJobRuns(this.#role, jobRunsDays * DAY_SECONDS, BATCH_SIZE),
       timers: await purgeFinishedTimers(this.#role, timersDays * DAY_SECONDS, BATCH_SIZE),
       leases: await purgeIdleLeases(this.#role, leasesDays * DAY_SECONDS, BATCH_SIZE),
+      searchRows: await purgeLedgerProjection(this.#role, searchDays * DAY_SECONDS, BATCH_SIZE),
     }
     // A batch that is not full is the last one of its kind.
     const counts = { ...removed, more: Object.values(removed).includes(BATCH_SIZE) }

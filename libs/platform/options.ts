@@ -56,6 +56,8 @@ export interface RetentionOptions {
    * tokens. @default 30
    */
   readonly leasesDays?: number
+  /** Days for which payments stay in the search table. The ledger keeps them. @default 400 */
+  readonly searchDays?: number
 }
 
 export type Selection = 'round-robin' | 'drain-first'
@@ -108,7 +110,13 @@ const DEFAULTS: Readonly<Omit<ResolvedPlatformOptions, 'discovery' | 'retention'
   connectionsPerDatabase: 5,
   selection: 'round-robin',
 })
-const RETENTION_DEFAULTS = Object.freeze({ inboxDays: 30, jobRunsDays: 30, timersDays: 30, leasesDays: 30 })
+const RETENTION_DEFAULTS = Object.freeze({
+  inboxDays: 30,
+  jobRunsDays: 30,
+  timersDays: 30,
+  leasesDays: 30,
+  searchDays: 400,
+})
 
 /** @param registered discovery that the application registered as a service */
 export function resolvePlatformOptions(
@@ -166,8 +174,9 @@ function resolveRetention(
     jobRunsDays = RETENTION_DEFAULTS.jobRunsDays,
     timersDays = RETENTION_DEFAULTS.timersDays,
     leasesDays = RETENTION_DEFAULTS.leasesDays,
+    searchDays = RETENTION_DEFAULTS.searchDays,
   } = given
-  const retention = { inboxDays, jobRunsDays, timersDays, leasesDays }
+  const retention = { inboxDays, jobRunsDays, timersDays, leasesDays, searchDays }
   for (const [name, value] of Object.entries(retention)) {
     checkBounds(`retention.${name}`, value, RETENTION_DAYS, failures)
   }

@@ -8,7 +8,7 @@ import {
 } from '../core/index.js'
 import type { Database } from '../db/index.js'
 import { InboxWorker, type InboxHandler, type InboxWorkerOptions } from '../inbox/index.js'
-import { LedgerSealer, LedgerVerifier } from '../ledger/index.js'
+import { LedgerProjector, LedgerSealer, LedgerVerifier } from '../ledger/index.js'
 import { requireMasterKeys, type MasterKeys } from '../protection/index.js'
 import { EpochFile, OutboxRelayer, type RelayerCounts, type RelayerOptions } from '../outbox/index.js'
 import { CleanupWorker, toFleetWorker, type FleetWorker, type RetentionOptions } from '../platform/index.js'
@@ -22,13 +22,13 @@ import type { SymphonyEvent } from './Events.js'
 export interface MaintenanceOptions {
   /** Whether to return expired leases to the queue. @default true */
   readonly repair?: boolean
-  /** Whether to seal and verify the ledger. @default true */
+  /** Whether to seal and verify the ledger, and to project it for search and charts. @default true */
   readonly sealing?: boolean
   /** Interval of lease repair. @default 60000 */
   readonly repairIntervalMs?: number
   /** Maximum number of leases per call of lease repair. @default 100 */
   readonly repairBatchSize?: number
-  /** Interval of sealing. @default 1000 */
+  /** Interval of sealing and projection. @default 1000 */
   readonly sealIntervalMs?: number
   /** Rows per second that all workers together verify in the background; 0 turns verification off. @default 2000 */
   readonly verifyRowsPerSecond?: number
@@ -76,8 +76,8 @@ export interface WorkerCounts extends RelayerCounts {
 export let roundsOf: (worker: SymphonyWorker) => readonly FleetWorker[]
 
 /**
- * Relayer, inbox worker, scheduler, lease repair, sealing, verification and retention of one database, started and
- * stopped together. `stop` waits within the limits of each part.
+ * Relayer, inbox worker, scheduler, lease repair, sealing, projection, verification and retention of one database,
+ * started and stopped together. `stop` waits within the limits of each part.
  */
 export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
   static {
@@ -92,6 +92,7 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
   readonly #scheduler: SchedulerWorker | undefined
   readonly #repair: LeaseRepairWorker | undefined
   readonly #sealer: LedgerSealer | undefined
+  readonly #projector: LedgerProjector | undefined
   readonly #verifier: LedgerVerifier | undefined
   readonly #cleanup: CleanupWorker | undefined
   readonly #onStop: () => void
@@ -123,6 +124,7 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
       if (sealing) {
         const options = sealIntervalMs === undefined ? {} : { intervalMs: sealIntervalMs }
         this.#sealer = new LedgerSealer(executor, options, emit)
+        this.#projector = new LedgerProjector(executor, options, emit)
         if (verifyRowsPerSecond > 0)
           this.#verifier = new LedgerVerifier(executor, { rowsPerSecond: verifyRowsPerSecond }, emit)
       }
@@ -151,13 +153,14 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
     return this.#stopped
   }
 
-  /** Runs one round of each part: due timers and jobs, expired leases, payments and messages, sealing. */
+  /** Runs one round of each part: due timers and jobs, expired leases, payments and messages, sealing and projection. */
   async runOnce(): Promise<WorkerCounts> {
     await this.#check()
     const scheduled = await this.#scheduler?.runOnce()
     await this.#repair?.runOnce()
     const [counts, handled] = await Promise.all([this.#relayer?.runOnce(), this.#inbox?.runOnce()])
     const sealed = await this.#sealer?.runOnce()
+    await this.#projector?.runOnce()
     return {
       ...(counts ?? NO_ITEMS),
       handled: handled?.done ?? 0,
@@ -182,6 +185,7 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
       this.#scheduler,
       this.#repair,
       this.#sealer,
+      this.#projector,
       this.#verifier,
       this.#cleanup,
     ]
@@ -213,6 +217,7 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
       ...round('scheduler', this.#scheduler, ({ more }) => more),
       ...round('repair', this.#repair, () => false, repairIntervalMs),
       ...round('sealer', this.#sealer, ({ more }) => more, sealIntervalMs),
+      ...round('projector', this.#projector, ({ more }) => more, sealIntervalMs),
       // The database limits the rate of verification.
       ...round('verifier', this.#verifier, (verified) => verified !== undefined, VERIFY_INTERVAL_MS),
       ...round('cleanup', this.#cleanup, ({ more }) => more, cleanupIntervalMs),
@@ -280,7 +285,7 @@ class NothingToDoError extends SymphonyError {
 
 const RAILS_CLOSE_MS = 1_000
 const VERIFY_INTERVAL_MS = 10_000
-const RETENTION = Object.freeze({ inboxDays: 30, jobRunsDays: 30, timersDays: 30, leasesDays: 30 })
+const RETENTION = Object.freeze({ inboxDays: 30, jobRunsDays: 30, timersDays: 30, leasesDays: 30, searchDays: 400 })
 const NO_ITEMS: RelayerCounts = Object.freeze({
   claimed: 0,
   dispatched: 0,

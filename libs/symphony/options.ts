@@ -96,6 +96,7 @@ const RETENTION_OPTIONS = Object.keys({
   jobRunsDays: true,
   timersDays: true,
   leasesDays: true,
+  searchDays: true,
 } satisfies Record<keyof RetentionOptions, true>)
 
 const SCHEDULER_OPTIONS = Object.keys({

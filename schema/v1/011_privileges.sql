@@ -100,6 +100,8 @@ GRANT EXECUTE ON FUNCTION read_subject_keys(uuid[]), master_keys_in_use() TO sym
 -- and learn its row count and which rows were changed. A separate role would need one more login.
 GRANT EXECUTE ON FUNCTION seal_ledger_block(integer, integer), verify_ledger_block(integer, integer)
   TO symphony_executor;
+-- Workers also project sealed blocks for search and charts. The functions return counts only.
+GRANT EXECUTE ON FUNCTION project_ledger_block(), purge_ledger_projection(integer, integer) TO symphony_executor;
 -- Workers also run the scheduler: due jobs and timers, their claims, and purges.
 GRANT EXECUTE ON FUNCTION
   due_jobs(integer),
@@ -274,6 +276,17 @@ GRANT SELECT (
 GRANT SELECT (
   finding_id, run_id, finding_key, kind, severity, outbox_id, created_at
 ) ON reconciliation_findings TO symphony_readonly;
+
+-- Search and charts, for all readers. Dashboards see no amount, because its field class can forbid it, and no hash of a
+-- destination. Operators rebuild the projection.
+GRANT SELECT ON ledger_projection, outbox_series, outbox_attempt_series
+  TO symphony_control, symphony_auditor, symphony_readonly;
+GRANT SELECT ON payment_search TO symphony_control, symphony_auditor;
+GRANT SELECT (
+  outbox_id, is_message, instruction_id, idempotency_key, participant_id, rail_type, state, error_code, rail_reference,
+  returned
+) ON payment_search TO symphony_readonly;
+GRANT EXECUTE ON FUNCTION rebuild_ledger_projection() TO symphony_control;
 
 -- Age of the oldest unsealed row, and the session that delays sealing. Every login may see these facts about sessions.
 GRANT EXECUTE ON FUNCTION ledger_sealing_status() TO symphony_control, symphony_auditor, symphony_readonly;

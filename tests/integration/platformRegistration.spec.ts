@@ -144,13 +144,27 @@ describe('PRIM-POSTGRES-API-002 addPostgresPlatform with a conflict or invalid o
 })
 
 describe('PRIM-POSTGRES-API-003 CleanupWorker', () => {
-  const retention = { inboxDays: 2, jobRunsDays: 3, timersDays: 4, leasesDays: 5 }
+  const retention = { inboxDays: 2, jobRunsDays: 3, timersDays: 4, leasesDays: 5, searchDays: 6 }
 
   test('removes finished rows that are older than their retention, and no other rows', async () => {
     const { inbox, runs, timers, leases } = await finished(eu)
     const worker = new CleanupWorker(eu.as('symphony_executor'), { intervalMs: 1_000, retention })
-    expect(await worker.runOnce()).toEqual({ inboxMessages: 1, jobRuns: 1, timers: 1, leases: 1, more: false })
-    expect(await worker.runOnce()).toEqual({ inboxMessages: 0, jobRuns: 0, timers: 0, leases: 0, more: false })
+    expect(await worker.runOnce()).toEqual({
+      inboxMessages: 1,
+      jobRuns: 1,
+      timers: 1,
+      leases: 1,
+      searchRows: 0,
+      more: false,
+    })
+    expect(await worker.runOnce()).toEqual({
+      inboxMessages: 0,
+      jobRuns: 0,
+      timers: 0,
+      leases: 0,
+      searchRows: 0,
+      more: false,
+    })
     expect(await remaining(eu)).toEqual({
       inbox: inbox.young,
       runs: runs.young,

@@ -61,6 +61,11 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   payment_outbox_attempts: { control: whole(), auditor: whole(), readonly: except('lease_token', 'payload') },
   payment_outbox_events: { control: whole(), auditor: whole(), readonly: whole() },
   payment_outbox_blocks: { control: whole(), auditor: whole(), readonly: whole() },
+  ledger_projection: { control: whole(), auditor: whole(), readonly: whole() },
+  outbox_series: { control: whole(), auditor: whole(), readonly: whole() },
+  outbox_attempt_series: { control: whole(), auditor: whole(), readonly: whole() },
+  // A field class can forbid the amount.
+  payment_search: { control: whole(), auditor: whole(), readonly: except('amount', 'currency', 'destination_hmac') },
   // Its results are in ledger_verifications.
   ledger_verification_passes: {},
   ledger_verifications: { control: whole(), auditor: whole(), readonly: whole() },
@@ -391,7 +396,11 @@ async function putARowInEveryTable(): Promise<void> {
   await db.queryNoRole(
     `INSERT INTO reconciliation_closings VALUES (gen_random_uuid(), gen_random_uuid(), 'olga', 'corrected', now());
      INSERT INTO reconciliation_uploads (upload_id, position, entry_key, kind) VALUES (uuid_v7(), 1, '', 'payout');
-     INSERT INTO reconciliation_upload_payments (upload_id, outbox_id, covered) VALUES (uuid_v7(), uuid_v7(), true)`,
+     INSERT INTO reconciliation_upload_payments (upload_id, outbox_id, covered) VALUES (uuid_v7(), uuid_v7(), true);
+     INSERT INTO payment_search (outbox_id, is_message, instruction_id, idempotency_key, participant_id, rail_type, state,
+       returned) VALUES (uuid_v7(), false, 'i', 'k', 'p', 'r', 'PENDING', false);
+     INSERT INTO outbox_series VALUES ('day', 'p', now(), 'r', false, 1, 0, 0, 0, 0, 0, 0, 0);
+     INSERT INTO outbox_attempt_series VALUES ('day', 'r', now(), '', 0, 1)`,
   )
 }
 

@@ -92,6 +92,7 @@ describe('PRIM-POSTGRES-API-003 platform options', () => {
     ['retention.jobRunsDays', 1, 3_650],
     ['retention.timersDays', 1, 3_650],
     ['retention.leasesDays', 1, 3_650],
+    ['retention.searchDays', 1, 3_650],
   ] as const
 
   test.for(bounds)('accept %s from %d to %d only', ([option, min, max]) => {
@@ -138,7 +139,7 @@ describe('PRIM-POSTGRES-API-003 platform options', () => {
       pollMs: 500,
       cleanupIntervalMs: 3_600_000,
       sealIntervalMs: 1_000,
-      retention: { inboxDays: 30, jobRunsDays: 30, timersDays: 30, leasesDays: 30 },
+      retention: { inboxDays: 30, jobRunsDays: 30, timersDays: 30, leasesDays: 30, searchDays: 400 },
       connectionsMax: 50,
       connectionsPerDatabase: 5,
       selection: 'round-robin',

@@ -79,6 +79,7 @@ export function retentionOptions(settings: CleanupSettings) {
       jobRunsDays: settings.jobRunRetentionDays,
       timersDays: settings.timerRetentionDays,
       leasesDays: settings.leaseRetentionDays,
+      searchDays: settings.searchRetentionDays,
     },
   }
 }

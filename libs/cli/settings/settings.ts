@@ -195,6 +195,13 @@ export const SETTINGS = Object.freeze({
     default: 30,
     help: 'retention of leases without a holder',
   }),
+  searchRetentionDays: setting({
+    flag: '--search-retention-days <n>',
+    env: 'SEARCH_RETENTION_DAYS',
+    kind: wholeNumber(RETENTION_DAYS),
+    default: 400,
+    help: 'retention of payments in the search table',
+  }),
   listen: setting({
     flag: '--listen',
     offFlag: '--no-listen',
@@ -409,6 +416,7 @@ export const CLEANUP = [
   'jobRunRetentionDays',
   'timerRetentionDays',
   'leaseRetentionDays',
+  'searchRetentionDays',
 ] as const
 
 /** Settings of HTTP and logging of a long-running process. */

@@ -18,6 +18,7 @@ import { reconciliationRoutes } from './reconciliations.js'
 import { returnRoutes } from './returns.js'
 import type { Route } from './route.js'
 import { schedulerRoutes } from './scheduler.js'
+import { seriesRoutes } from './series.js'
 import { streamRoutes } from './stream.js'
 
 interface ApiParts {
@@ -32,6 +33,7 @@ interface ApiParts {
 export function apiRoutes({ api, statusCache, connections, authenticator, limits, clock }: ApiParts): readonly Route[] {
   return [
     ...overviewRoutes(api, statusCache),
+    ...seriesRoutes(api, clock),
     ...instructionRoutes(api, clock),
     ...outboxRoutes(api),
     ...decisionRoutes(api),

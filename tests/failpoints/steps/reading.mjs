@@ -55,6 +55,11 @@ export function readingSteps(tools) {
       await outbox.readRailFields(look(), 'resend')
       await outbox.readPausesOf(look(), { railType: 'resend', participantId: 'p', ordered: true })
       await outbox.isLimitProposal(look(), randomUUID())
+      const range = { from: new Date(0), to: new Date(86_400_000), railType: 'resend' }
+      await outbox.readSeries(look(), range)
+      await outbox.readRailStatistics(look(), range)
+      await outbox.readLatencySeries(look(), range)
+      await outbox.purgeLedgerProjection(as('executor'), 86_400, 10)
     },
     'reads of the scheduler': async () => {
       await scheduler.readJob(look(), 'report')

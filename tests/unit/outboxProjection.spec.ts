@@ -1,0 +1,266 @@
+import { randomUUID } from 'node:crypto'
+import { describe, expect, test } from 'vitest'
+import { call } from '../../libs/db/index.js'
+import { LedgerProjector, projectLedgerBlock, rebuildLedgerProjection } from '../../libs/ledger/index.js'
+import {
+  cancelOutboxItem,
+  LATENCY_RANGES,
+  purgeLedgerProjection,
+  readLatencySeries,
+  readRailStatistics,
+  readSeries,
+  recordOutboxReturn,
+} from '../../libs/outbox/index.js'
+import { useTestDatabase } from '../support/database.js'
+import { claimOnly, complete, enqueue, enqueueAndFail } from '../support/outboxItems.js'
+import {
+  approve,
+  createPerson,
+  enqueueFailed,
+  enqueueHeld,
+  enqueuePaid,
+  enqueueUnknown,
+  propose,
+} from '../support/outboxPeople.js'
+import { sealLedger } from '../support/sealLedger.js'
+
+/** Projection of sealed blocks: the search table, and counts per minute, hour and day. */
+
+const db = await useTestDatabase()
+const olga = await createPerson(db, 'olga')
+const pia = await createPerson(db, 'pia')
+const readonly = () => db.as('symphony_readonly')
+const executor = () => db.as('symphony_executor')
+
+/** Seals and projects everything. */
+async function project(): Promise<void> {
+  await sealLedger(db)
+  while ((await new LedgerProjector(executor()).runOnce()).more);
+}
+
+async function found(outboxId: string): Promise<Record<string, unknown> | undefined> {
+  const { rows } = await db.queryNoRole(
+    `SELECT state, error_code, rail_reference, returned, amount::text, currency FROM payment_search WHERE outbox_id = $1`,
+    [outboxId],
+  )
+  return rows[0]
+}
+
+/** Counts of all grains, per rail and participant, without those that are 0. */
+async function counts(railType: string): Promise<Record<string, unknown>> {
+  const { rows } = await db.queryNoRole<{ key: string; counts: object }>(
+    `SELECT s.grain || ' ' || CASE s.participant_id WHEN '' THEN 'all' ELSE 'one' END AS key,
+       (SELECT jsonb_object_agg(c.key, c.value) FROM jsonb_each(to_jsonb(s)) c
+        WHERE jsonb_typeof(c.value) = 'number' AND c.value <> '0') AS counts
+     FROM outbox_series s WHERE s.rail_type = $1`,
+    [railType],
+  )
+  return Object.fromEntries(rows.map(({ key, counts: some }) => [key, some]))
+}
+
+const PAID = { payload: { amount: '10.50', currency: 'EUR' } }
+const day = () => ({ from: new Date(Date.now() - 3_600_000), to: new Date(Date.now() + 60_000) })
+
+describe('project_ledger_block', () => {
+  test('projects the state of each item, and updates it after each later change', async () => {
+    const waiting = await enqueue(db, PAID)
+    const held = await enqueueHeld(db, olga, PAID)
+    const unknown = await enqueueUnknown(db)
+    const failed = await enqueueFailed(db)
+    const paid = await enqueuePaid(db)
+    const cancelled = await enqueue(db)
+    await cancelOutboxItem(olga.control, cancelled.outboxId, 'not wanted')
+    await project()
+    expect(await found(waiting.outboxId)).toMatchObject({ state: 'PENDING', amount: '10.50', currency: 'EUR' })
+    expect(await found(held.outboxId)).toMatchObject({ state: 'HELD', amount: '10.50' })
+    expect(await found(unknown.outboxId)).toMatchObject({ state: 'HELD', amount: null })
+    expect(await found(failed.outboxId)).toMatchObject({ state: 'FAILED', error_code: 'REFUSED' })
+    expect(await found(paid.outboxId)).toMatchObject({ state: 'DISPATCHED', rail_reference: 'paid-1', returned: false })
+    expect(await found(cancelled.outboxId)).toMatchObject({ state: 'CANCELLED' })
+
+    await approve(pia, await propose(olga, unknown.outboxId, 'DISPATCHED'))
+    const { outboxId } = paid
+    await recordOutboxReturn(olga.control, { outboxId, amount: '1', currency: 'EUR', code: 'AC04', reference: 'r-1' })
+    await complete(db, await claimOnly(db, waiting.railType), { state: 'FAILED', errorCode: 'CLOSED' })
+    await project()
+    expect(await found(unknown.outboxId)).toMatchObject({ state: 'DISPATCHED', rail_reference: 'rail-reference-1' })
+    expect(await found(outboxId)).toMatchObject({ state: 'DISPATCHED', returned: true })
+    expect(await found(waiting.outboxId)).toMatchObject({ state: 'FAILED', error_code: 'CLOSED', amount: '10.50' })
+  })
+
+  test('stores no amount of a rail that declares amount or currency as masked', async () => {
+    const [masked, hidden] = [`rail-${randomUUID()}`, `rail-${randomUUID()}`]
+    const fields = { [masked]: '/amount', [hidden]: '/currency' }
+    for (const [type, pointer] of Object.entries(fields)) {
+      await call(executor(), 'declare_outbox_rail', [type, true, JSON.stringify({ [pointer]: 'masked' }), 'w', true])
+    }
+    const items = [await enqueue(db, { ...PAID, railType: masked }), await enqueue(db, { ...PAID, railType: hidden })]
+    await project()
+    for (const { outboxId } of items) expect(await found(outboxId)).toMatchObject({ amount: null, currency: null })
+  })
+
+  test('counts each ledger row once per grain, per participant and for all participants', async () => {
+    const railType = `rail-${randomUUID()}`
+    const participantId = `participant-${randomUUID()}`
+    const own = { railType, participantId }
+    const retried = await enqueueAndFail(db, 2, own)
+    await complete(db, await claimOnly(db, railType), { state: 'DISPATCHED', railReference: 'r', latencyMs: 40 })
+    await enqueueUnknown(db, own)
+    await enqueueFailed(db, own)
+    const cancelled = await enqueue(db, own)
+    await cancelOutboxItem(olga.control, cancelled.outboxId, 'not wanted')
+    const paid = await enqueuePaid(db, own)
+    const money = { amount: '1', currency: 'EUR', code: 'AC04', reference: 'r-2' }
+    await recordOutboxReturn(olga.control, { outboxId: paid.outboxId, ...money })
+    await project()
+    const expected = {
+      enqueued: 5,
+      dispatched: 2,
+      failed: 1,
+      cancelled: 1,
+      retried: 3,
+      unknown: 1,
+      held: 1,
+      returned: 1,
+    }
+    expect(await found(retried.outboxId)).toMatchObject({ state: 'DISPATCHED' })
+    const all = ['minute', 'hour', 'day'].flatMap((grain) => [`${grain} all`, `${grain} one`])
+    // The minute may change during the test; hours and days are compared with the sum of their minutes below.
+    expect(Object.keys(await counts(railType)).toSorted()).toEqual(all.toSorted())
+    for (const participants of [undefined, [participantId]]) {
+      for (const grain of ['minute', 'quarter-hour', 'hour', 'day'] as const) {
+        const series = await readSeries(readonly(), {
+          ...day(),
+          grain,
+          railType,
+          ...(participants && { participants }),
+        })
+        expect(sum(series.points)).toEqual(expected)
+        expect(series).toMatchObject({ grain, projectedTo: expect.any(String) })
+      }
+    }
+    expect(sum((await readSeries(readonly(), { ...day(), railType, participants: ['other'] })).points)).toEqual(
+      Object.fromEntries(Object.keys(expected).map((name) => [name, 0])),
+    )
+    expect(sum((await readSeries(readonly(), { ...day(), railType, kind: 'message' })).points)).toMatchObject({
+      enqueued: 0,
+    })
+    const { rails } = await readRailStatistics(readonly(), { ...day(), railType })
+    expect(rails).toEqual([
+      {
+        railType,
+        ...expected,
+        attempts: 7,
+        latency: { measured: 1, p50Ms: 40, p95Ms: 49, p99Ms: 50 },
+        errors: expect.arrayContaining([
+          { errorCode: 'BUSY', attempts: 2 },
+          { errorCode: 'REFUSED', attempts: 1 },
+        ]),
+      },
+    ])
+    const { points } = await readLatencySeries(readonly(), { ...day(), grain: 'day', railType })
+    expect(points).toMatchObject([{ measured: 1, p50Ms: 40 }])
+  })
+
+  test('continues after a rollback, and a second session projects nothing meanwhile', async () => {
+    const railType = `rail-${randomUUID()}`
+    await project()
+    await enqueue(db, { railType })
+    await sealLedger(db)
+    await expect(
+      executor().transaction(async (tx) => {
+        expect(await projectLedgerBlock(tx)).toMatchObject({ rowCount: expect.any(Number) })
+        expect(await projectLedgerBlock(executor())).toBeUndefined()
+        throw new Error('killed')
+      }),
+    ).rejects.toThrow('killed')
+    expect(await counts(railType)).toEqual({})
+    await project()
+    expect(await counts(railType)).toMatchObject({ 'day all': { enqueued: 1 } })
+  })
+
+  test('fills the same tables again after rebuild_ledger_projection', async () => {
+    await project()
+    const before = await tables()
+    expect(before['payment_search']).not.toBe('')
+    expect(await rebuildLedgerProjection(olga.control)).toBeGreaterThan(0n)
+    expect((await readSeries(readonly(), day())).projectedTo).toBeNull()
+    await project()
+    expect(await tables()).toEqual(before)
+  })
+})
+
+test('latency_range returns the first end that is not below the latency', async () => {
+  for (const [latency, end] of [
+    [0, 1],
+    ...LATENCY_RANGES.flatMap((range, index) => [
+      [range, range],
+      [range + 1, LATENCY_RANGES[index + 1] ?? 2_147_483_647],
+    ]),
+    [2_147_483_647, 2_147_483_647],
+  ] as const) {
+    const { rows } = await db.queryNoRole(`SELECT latency_range($1::integer) AS range`, [latency])
+    expect(rows).toEqual([{ range: end }])
+  }
+})
+
+describe('reads of series', () => {
+  test('refuse an empty range, and a range of more than 1,500 points', async () => {
+    const [from, to] = [new Date('2026-01-01T00:00:00Z'), new Date('2026-01-03T00:00:00Z')]
+    await expect(readSeries(readonly(), { from: to, to: from })).rejects.toMatchObject({ argument: 'from' })
+    await expect(readSeries(readonly(), { from, to, grain: 'minute' })).rejects.toMatchObject({ argument: 'grain' })
+    const { points, grain } = await readSeries(readonly(), { from, to })
+    expect([grain, points.length]).toEqual(['quarter-hour', 192])
+  })
+})
+
+test('purge_ledger_projection deletes rows past their retention only, at most one batch', async () => {
+  const railType = `rail-${randomUUID()}`
+  await enqueue(db, { railType })
+  await project()
+  await db.queryNoRole(
+    `INSERT INTO outbox_series SELECT g.grain, 'old', now() - g.age, $1, false, 1, 0, 0, 0, 0, 0, 0, 0
+     FROM (VALUES ('minute', interval '9 days'), ('hour', '101 days'), ('day', '3651 days'), ('minute', '7 days'))
+       AS g(grain, age)`,
+    [railType],
+  )
+  await db.queryNoRole(`INSERT INTO outbox_attempt_series SELECT 'minute', $1, now() - interval '9 days', '', 0, 1`, [
+    railType,
+  ])
+  await db.queryNoRole(
+    `INSERT INTO payment_search (outbox_id, is_message, instruction_id, idempotency_key, participant_id, rail_type, state, returned)
+     SELECT uuid_v7_floor(now() - interval '2 days'), false, 'i', 'k', 'old', $1, 'PENDING', false`,
+    [railType],
+  )
+  expect(await purgeLedgerProjection(executor(), 86_400, 2)).toBe(2)
+  expect(await purgeLedgerProjection(executor(), 86_400, 1_000)).toBe(3)
+  expect(await purgeLedgerProjection(executor(), 86_400, 1_000)).toBe(0)
+  const { rows } = await db.queryNoRole(
+    `SELECT (SELECT count(*)::int FROM payment_search WHERE rail_type = $1) AS found,
+       (SELECT count(*)::int FROM outbox_series WHERE rail_type = $1 AND participant_id = 'old') AS kept`,
+    [railType],
+  )
+  expect(rows).toEqual([{ found: 1, kept: 1 }])
+})
+
+/** Content of the projected tables, as text. */
+async function tables(): Promise<Record<string, string>> {
+  const texts: Record<string, string> = {}
+  for (const table of ['payment_search', 'outbox_series', 'outbox_attempt_series']) {
+    const { rows } = await db.queryNoRole<{ text: string }>(
+      `SELECT COALESCE(string_agg(t::text, E'\\n' ORDER BY t::text COLLATE "C"), '') AS text FROM ${table} t`,
+    )
+    texts[table] = rows[0]!.text
+  }
+  return texts
+}
+
+function sum(points: readonly object[]): Record<string, number> {
+  const sums: Record<string, number> = {}
+  for (const point of points) {
+    for (const [name, value] of Object.entries(point)) {
+      if (typeof value === 'number') sums[name] = (sums[name] ?? 0) + value
+    }
+  }
+  return sums
+}
