@@ -22,6 +22,7 @@ export {
 export type { Bounds } from './arguments.js'
 export { parseTimestamp, systemClock } from './clock.js'
 export type { Clock } from './clock.js'
+export { csvRecord } from './csv.js'
 export {
   compactUuid,
   createWorkerId,

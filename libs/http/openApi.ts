@@ -110,12 +110,19 @@ function asTyped(schema: TSchema, text: string): unknown {
 
 function successesOf({ answers, example }: Route): Record<string, object> {
   return Object.fromEntries(
-    Object.entries(answers).map(([status, { description, schema, contentType = 'application/json' }]) => {
-      const shown = Number(status) === example?.status ? example.answer : undefined
-      const content = schema === undefined ? { [contentType]: { schema: { type: 'string' } } } : jsonOf(schema, shown)
-      return [status, { description, content }]
-    }),
+    Object.entries(answers).map(
+      ([status, { description, schema, contentType = 'application/json', otherTypes = [] }]) => {
+        const shown = Number(status) === example?.status ? example.answer : undefined
+        const content =
+          schema === undefined ? textOf([contentType]) : { ...jsonOf(schema, shown), ...textOf(otherTypes) }
+        return [status, { description, content }]
+      },
+    ),
   )
+}
+
+function textOf(types: readonly string[]): object {
+  return Object.fromEntries(types.map((type) => [type.split(';', 1)[0], { schema: { type: 'string' } }]))
 }
 
 function jsonOf(schema: TSchema, example: unknown): object {

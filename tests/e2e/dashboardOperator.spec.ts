@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import type { Locator, Page } from 'playwright-core'
 import { beforeAll, describe, expect, test } from 'vitest'
 import type { Alert } from '../../libs/http/index.js'
@@ -703,6 +704,21 @@ test('a dead letter of the inbox is revived with a reason', async () => {
   await page.getByLabel('State').selectOption('seen')
   await rowOf(page, 'evt_17').waitFor()
   expect(await rowOfMessage(fixture.db, claim)).toMatchObject({ state: 'seen', attempt_count: 0 })
+})
+
+test('the list of payments is downloaded as CSV under its filters', async () => {
+  const { outboxId } = await enqueueFailed(fixture.db, { railType: 'downloaded' })
+  const { page, goTo } = olga
+  await goTo('payments?rail=downloaded')
+  await page.getByRole('button', { name: 'Export' }).click()
+  const downloading = page.waitForEvent('download')
+  await page.getByRole('dialog').getByRole('button', { name: 'CSV' }).click()
+  const download = await downloading
+  expect(download.suggestedFilename()).toBe('outbox.csv')
+  const [header, ...rows] = (await readFile(await download.path(), 'utf8')).trimEnd().split('\r\n')
+  expect(header).toMatch(/^outboxId,/)
+  expect(rows).toEqual([expect.stringContaining(outboxId)])
+  await page.getByRole('dialog').waitFor({ state: 'detached' })
 })
 
 test('a contradiction is listed with both rail references until an operator reviews it', async () => {

@@ -85,6 +85,14 @@ describe('symphony dlq list', () => {
     expect(first.items[0]).toMatchObject({ errorCode: 'REFUSED', attempts: 1, redrivenAs: null, proposalId: null })
     const second = await json(['dlq', 'list', '--rail', railType, '--limit', '2', '--before', first.next!])
     expect({ ids: idsOf(second.items), next: second.next }).toEqual({ ids: [items[0]!.outboxId], next: null })
+    const csv = (await command(['dlq', 'list', '--rail', railType, '--limit', '2', '--format', 'csv'])).stdout
+    const [header, ...rows] = csv.trimEnd().split('\r\n')
+    expect(header).toMatch(/^outboxId,instructionId,/)
+    expect(rows.map((row) => row.split(',')[0])).toEqual([...idsOf(first.items), ...idsOf(second.items)])
+    const lines = (await command(['dlq', 'list', '--rail', railType, '--format', 'ndjson'])).stdout
+      .trimEnd()
+      .split('\n')
+    expect(lines.map((line): unknown => JSON.parse(line))).toEqual([...first.items, ...second.items])
     const text = await command(['dlq', 'list', '--rail', railType, '--limit', '2'])
     expect(text.stdout).toContain(`${items[2]!.outboxId} ${items[2]!.instructionId} on ${railType}`)
     expect(text.stdout).toContain('attempt 1: REFUSED')

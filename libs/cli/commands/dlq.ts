@@ -10,6 +10,7 @@ import {
   decideEach,
   describeRefusals,
   hasFilter,
+  printAllRows,
   printResult,
   reasonOption,
   requiredReason,
@@ -38,19 +39,24 @@ export function registerDlq(program: Command, cli: Cli): void {
     list,
     'symphony dlq list --rail sepa --since 2026-01-31T08:00:00Z',
     'symphony dlq list --error-code NO_SUCH_ACCOUNT --open --json | jq -r .items[].outboxId',
+    'symphony dlq list --rail sepa --format csv > failed.csv',
   )
 }
 
 async function runList(flags: GivenFlags, cli: Cli): Promise<void> {
   const search = { ...selectionOf(flags), undecided: flags['open'] === true }
-  const { items: failed, next } = await asControl('dlq', flags, cli, async (control) =>
-    requireKnownNames(control, search, await readFailedItems(control, search)),
-  )
-  const items = failed.map(listed)
-  if (flags['json'] === true) return cli.terminal.printJson({ items, next })
-  if (items.length === 0) cli.terminal.print('No failed payment matches.')
-  for (const item of items) print(item, cli)
-  if (next !== null) cli.terminal.note(`There may be more: add --before ${next}`)
+  await asControl('dlq', flags, cli, async (control) => {
+    const read = async (paging: object = {}) => {
+      const { items: failed, next } = await readFailedItems(control, { ...search, ...paging })
+      return { items: failed.map(listed), next }
+    }
+    if (await printAllRows(flags, cli, read)) return
+    const { items, next } = await requireKnownNames(control, search, await read())
+    if (flags['json'] === true) return cli.terminal.printJson({ items, next })
+    if (items.length === 0) cli.terminal.print('No failed payment matches.')
+    for (const item of items) print(item, cli)
+    if (next !== null) cli.terminal.note(`There may be more: add --before ${next}`)
+  })
 }
 
 function listed({ item, errorMessage, proposal, redrivenAs }: FailedItemView) {

@@ -12,6 +12,7 @@ import {
   addOperatorOptions,
   addPaging,
   asControl,
+  printAllRows,
   printResult,
   reasonOption,
   requiredReason,
@@ -82,13 +83,16 @@ async function runList(flags: GivenFlags, cli: Cli): Promise<void> {
     ...(severity === undefined ? {} : { severity }),
     ...(typeof run === 'string' ? { runId: run } : {}),
   }
-  const page = await asControl('findings', flags, cli, (control) => readFindings(control, search))
-  if (flags['json'] === true) return cli.terminal.printJson(page)
-  if (page.items.length === 0) cli.terminal.print('No finding matches.')
-  for (const finding of page.items) {
-    for (const line of describeFinding(finding, cli.terminal.colors)) cli.terminal.print(line)
-  }
-  if (page.next !== null) cli.terminal.note(`There may be more: add --before ${page.next}`)
+  await asControl('findings', flags, cli, async (control) => {
+    if (await printAllRows(flags, cli, (paging) => readFindings(control, { ...search, ...paging }))) return
+    const page = await readFindings(control, search)
+    if (flags['json'] === true) return cli.terminal.printJson(page)
+    if (page.items.length === 0) cli.terminal.print('No finding matches.')
+    for (const finding of page.items) {
+      for (const line of describeFinding(finding, cli.terminal.colors)) cli.terminal.print(line)
+    }
+    if (page.next !== null) cli.terminal.note(`There may be more: add --before ${page.next}`)
+  })
 }
 
 async function runClose(findingId: string, flags: GivenFlags, cli: Cli): Promise<void> {
@@ -100,11 +104,15 @@ async function runClose(findingId: string, flags: GivenFlags, cli: Cli): Promise
 }
 
 async function runRuns(flags: GivenFlags, cli: Cli): Promise<void> {
-  const page = await asControl('findings', flags, cli, (control) => readReconciliationRuns(control, pageOf(flags)))
-  if (flags['json'] === true) return cli.terminal.printJson(page)
-  if (page.items.length === 0) cli.terminal.print('No statement was reconciled.')
-  for (const run of page.items) printRun(run, cli)
-  if (page.next !== null) cli.terminal.note(`There may be more: add --before ${page.next}`)
+  const search = pageOf(flags)
+  await asControl('findings', flags, cli, async (control) => {
+    if (await printAllRows(flags, cli, (paging) => readReconciliationRuns(control, { ...search, ...paging }))) return
+    const page = await readReconciliationRuns(control, search)
+    if (flags['json'] === true) return cli.terminal.printJson(page)
+    if (page.items.length === 0) cli.terminal.print('No statement was reconciled.')
+    for (const run of page.items) printRun(run, cli)
+    if (page.next !== null) cli.terminal.note(`There may be more: add --before ${page.next}`)
+  })
 }
 
 function printRun({ runId, railType, periodFrom, periodTo, ...run }: ReconciliationRun, { terminal }: Cli): void {

@@ -22,6 +22,7 @@ import {
   decideEach,
   describeRefusals,
   hasFilter,
+  printAllRows,
   printResult,
   reasonOption,
   requiredReason,
@@ -94,20 +95,22 @@ Examples:
 
 async function list(flags: GivenFlags, cli: Cli): Promise<void> {
   const search = selectionOf(flags)
-  const { items, next, proposals } = await asControl('holds', flags, cli, async (control) => ({
-    ...(await requireKnownNames(control, search, await readHeldItems(control, search))),
-    proposals: await readProposalPage(control, { status: 'OPEN', limit: PROPOSALS_LISTED }),
-  }))
-  // Proposals for items that are not in the list, mostly redrives of failed items.
-  const others = proposals.filter(({ outboxId }) => !items.some(({ item }) => item.outboxId === outboxId))
-  if (flags['json'] === true) {
-    const held = items.map(({ item, proposal }) => ({ ...item, proposal }))
-    return cli.terminal.printJson({ held, otherProposals: others, next })
-  }
-  if (items.length === 0) cli.terminal.print('No payment is held.')
-  for (const held of items) printHeld(held, cli)
-  for (const proposal of others) cli.terminal.print(describeProposal(proposal))
-  if (next !== null) cli.terminal.note(`There may be more: add --before ${next}`)
+  await asControl('holds', flags, cli, async (control) => {
+    const read = async (paging: object = {}) => {
+      const { items: found, next } = await readHeldItems(control, { ...search, ...paging })
+      return { items: found.map(({ item, proposal }) => Object.assign({}, item, { proposal })), next }
+    }
+    if (await printAllRows(flags, cli, read)) return
+    const { items, next } = await requireKnownNames(control, search, await read())
+    const proposals = await readProposalPage(control, { status: 'OPEN', limit: PROPOSALS_LISTED })
+    // Proposals for items that are not in the list, mostly redrives of failed items.
+    const others = proposals.filter(({ outboxId }) => !items.some((item) => item.outboxId === outboxId))
+    if (flags['json'] === true) return cli.terminal.printJson({ held: items, otherProposals: others, next })
+    if (items.length === 0) cli.terminal.print('No payment is held.')
+    for (const { proposal, ...item } of items) printHeld({ item, proposal }, cli)
+    for (const proposal of others) cli.terminal.print(describeProposal(proposal))
+    if (next !== null) cli.terminal.note(`There may be more: add --before ${next}`)
+  })
 }
 
 const PROPOSALS_LISTED = 1_000

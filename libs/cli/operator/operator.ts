@@ -1,5 +1,5 @@
 import { Option, type Command } from 'commander'
-import { SymphonyError, type ErrorCode, InvalidArgumentError, parseTimestamp } from '../../core/index.js'
+import { csvRecord, SymphonyError, type ErrorCode, InvalidArgumentError, parseTimestamp } from '../../core/index.js'
 import { DatabaseError, type RoleHandle } from '../../db/index.js'
 import { requireKnownSearch, type ItemSearch } from '../../outbox/index.js'
 import { withTarget, type TargetLimits } from '../database/target.js'
@@ -53,8 +53,42 @@ export function addSelection(command: Command): Command {
 }
 
 export function addPaging(command: Command): Command {
-  return command.option('--before <cursor>', 'next page: the value that the previous page printed')
+  return command
+    .option('--before <cursor>', 'next page: the value that the previous page printed')
+    .addOption(
+      new Option('--format <format>', 'print all rows in this format, whatever --limit is').choices(['csv', 'ndjson']),
+    )
 }
+
+/**
+ * Prints all rows of a list as CSV or NDJSON and returns true, if `--format` is given. The columns of the CSV are the
+ * fields of the first row.
+ */
+export async function printAllRows(
+  { format, json }: GivenFlags,
+  { terminal, signal }: Cli,
+  read: (paging: { readonly before?: string; readonly limit: number }) => Promise<FoundPage>,
+): Promise<boolean> {
+  if (format !== 'csv' && format !== 'ndjson') return false
+  if (json === true) throw new InvalidArgumentError('--format', 'expected --format or --json, not both')
+  let columns: readonly string[] | undefined
+  for (let before: string | null | undefined; before !== null;) {
+    const { items, next } = await read({ limit: ROWS_READ, ...(before === undefined ? {} : { before }) })
+    for (const item of items) {
+      if (format === 'ndjson') terminal.printJson(item)
+      else {
+        if (columns === undefined) terminal.printRaw(`${csvRecord((columns = Object.keys(item)))}\r`)
+        const values = new Map<string, unknown>(Object.entries(item))
+        terminal.printRaw(`${csvRecord(columns.map((column) => values.get(column)))}\r`)
+      }
+    }
+    signal.throwIfAborted()
+    before = next
+  }
+  return true
+}
+
+const ROWS_READ = 1_000
 
 type ItemSelection = Omit<ItemSearch, 'state'>
 
@@ -86,7 +120,7 @@ export async function requireKnownNames<Page extends FoundPage>(
 }
 
 interface FoundPage {
-  readonly items: readonly unknown[]
+  readonly items: readonly object[]
   readonly next: string | null
 }
 

@@ -6,6 +6,7 @@ import { hasScope } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
 import { Empty } from '../parts/Empty.js'
+import { ExportButton } from '../parts/ExportButton.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { ReasonDialog } from '../parts/ReasonDialog.js'
@@ -25,6 +26,9 @@ export function Contradictions() {
         <p class="lead">
           Payments for which a worker reported a different outcome than the ledger records. Compare both with the rail.
         </p>
+        <div class="actions">
+          <ExportButton path="/v1/contradictions" />
+        </div>
       </header>
       <section class="panel" aria-label="Contradictions">
         <PagedTable

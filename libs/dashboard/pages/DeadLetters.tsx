@@ -6,6 +6,7 @@ import { hasScope } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
 import { Empty } from '../parts/Empty.js'
+import { ExportButton } from '../parts/ExportButton.js'
 import { Id } from '../parts/Id.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
@@ -28,6 +29,9 @@ export function DeadLetters() {
       <header class="page-head">
         <h1>Dead letters</h1>
         <p class="lead">Payments that ended as failed. A redrive sends one again as a new payment.</p>
+        <div class="actions">
+          <ExportButton path="/v1/dlq" query={{ ...filter }} />
+        </div>
       </header>
       <search class="filters">
         <KindFilter kind={filter.kind} />

@@ -6,6 +6,7 @@ import { hasScope } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
 import { Empty } from '../parts/Empty.js'
+import { ExportButton } from '../parts/ExportButton.js'
 import { FreezeNote } from '../parts/FreezeNote.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
@@ -31,6 +32,9 @@ export function Holds() {
         <p class="lead">
           Payments that no worker sends until an operator decides. A decision about money needs two people.
         </p>
+        <div class="actions">
+          <ExportButton path="/v1/holds" query={{ ...filter }} />
+        </div>
       </header>
       <search class="filters">
         <KindFilter kind={filter.kind} />

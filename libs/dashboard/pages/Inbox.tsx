@@ -8,6 +8,7 @@ import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
 import { useResource } from '../data/useResource.js'
 import { Empty } from '../parts/Empty.js'
+import { ExportButton } from '../parts/ExportButton.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { ReasonDialog } from '../parts/ReasonDialog.js'
@@ -28,6 +29,9 @@ export function Inbox() {
       <header class="page-head">
         <h1>Inbox</h1>
         <p class="lead">Messages from other systems: each is handled once, however often it is delivered.</p>
+        <div class="actions">
+          <ExportButton path="/v1/inbox" query={{ state }} />
+        </div>
       </header>
       <div class="filters">
         <select

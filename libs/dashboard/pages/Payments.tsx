@@ -10,6 +10,7 @@ import { onServerEvent } from '../data/stream.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages, type PagesHandle } from '../data/usePages.js'
 import { Empty } from '../parts/Empty.js'
+import { ExportButton } from '../parts/ExportButton.js'
 import { Icon } from '../parts/Icon.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { Amount, Destination } from '../parts/Money.js'
@@ -53,6 +54,7 @@ export function Payments() {
       <header class="page-head">
         <h1>Payments</h1>
         <div class="actions">
+          <ExportButton path="/v1/outbox" query={{ ...filter }} />
           {hasScope('ingest') ? (
             <button type="button" class="button" onClick={() => setIsEnqueuing(true)}>
               New payment

@@ -8,6 +8,7 @@ import { closeFinding, listFindings, listRuns } from '../data/reconciliation.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages, type PagesHandle } from '../data/usePages.js'
 import { Empty } from '../parts/Empty.js'
+import { ExportButton } from '../parts/ExportButton.js'
 import { FindingCard, KINDS } from '../parts/FindingCard.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { Panel } from '../parts/Panel.js'
@@ -40,7 +41,12 @@ export function Reconciliation() {
       <header class="page-head">
         <h1>Reconciliation</h1>
         <p class="lead">Compares the ledger with the statements of the bank. A person closes each difference.</p>
-        {hasNoRun ? null : <div class="actions">{compare}</div>}
+        {hasNoRun ? null : (
+          <div class="actions">
+            <ExportButton path="/v1/findings" query={{ state, kind, run }} />
+            {compare}
+          </div>
+        )}
       </header>
       {hasNoRun ? (
         <section class="panel" aria-label="Runs">

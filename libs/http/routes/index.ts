@@ -7,6 +7,7 @@ import type { SseConnections } from '../stream/SseConnections.js'
 import { contradictionRoutes } from './contradictions.js'
 import { decisionRoutes } from './decisions.js'
 import { dispatchRoutes } from './dispatch.js'
+import { withExports } from './exports.js'
 import { inboxRoutes } from './inbox.js'
 import { instructionRoutes } from './instructions.js'
 import { leaseRoutes } from './leases.js'
@@ -31,7 +32,7 @@ interface ApiParts {
 }
 
 export function apiRoutes({ api, statusCache, connections, authenticator, limits, clock }: ApiParts): readonly Route[] {
-  return [
+  const routes = [
     ...overviewRoutes(api, statusCache),
     ...seriesRoutes(api, clock),
     ...instructionRoutes(api, clock),
@@ -48,4 +49,5 @@ export function apiRoutes({ api, statusCache, connections, authenticator, limits
     ...inboxRoutes(api),
     ...streamRoutes(connections, authenticator),
   ]
+  return withExports(routes, authenticator)
 }

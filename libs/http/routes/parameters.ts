@@ -1,13 +1,19 @@
 import { Type } from 'typebox'
 import type { Identity } from '../access/Identity.js'
 import { ProblemError } from '../Problem.js'
-import { Cursor, Id, Uuid } from '../shapes/common.js'
+import { Cursor, Id, oneOf, Uuid } from '../shapes/common.js'
 
 export const LIMIT_DEFAULT = 100
 
 export const page = {
   cursor: Type.Optional(Cursor),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 500, description: 'default 100' })),
+  format: Type.Optional(
+    oneOf(
+      ['json', 'csv', 'ndjson'],
+      'json, the default: a page; csv, ndjson: a file of all rows, without cursor and limit',
+    ),
+  ),
 }
 
 export const outboxIdParam = { outboxId: Uuid }

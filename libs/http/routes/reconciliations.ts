@@ -12,10 +12,11 @@ import {
   type Finding,
   type StatementFormat,
 } from '../../reconciliation/index.js'
-import { rateLimitKey, type Identity } from '../access/Identity.js'
+import type { Identity } from '../access/Identity.js'
 import type { Api, Role } from '../Api.js'
 import { dropRest, extendDeadline } from '../bodyDeadline.js'
 import type { HttpLimits } from '../limits.js'
+import { OneAtATime } from '../OneAtATime.js'
 import { ProblemError } from '../Problem.js'
 import { Id, oneOf, Uuid } from '../shapes/common.js'
 import { ReasonBody } from '../shapes/decisions.js'
@@ -169,7 +170,7 @@ const MEDIA_TYPES: Readonly<Record<StatementFormat, readonly string[]>> = {
 const ANY_FILE = 'application/octet-stream'
 
 function uploadRoute({ reconcile }: Api, mibMax: number): Route {
-  const running = new Set<string>()
+  const running = new OneAtATime('upload')
   return route({
     ...common,
     method: 'POST',
@@ -190,24 +191,25 @@ function uploadRoute({ reconcile }: Api, mibMax: number): Route {
     },
     handle: async ({ identity, query, request: { raw, headers } }) => {
       requireMediaType(query.format, headers['content-type'])
-      return oneAtATime(running, rateLimitKey(identity), async () => {
-        extendDeadline(raw)
-        try {
-          const { columns, ...settings } = query
-          const { findings, ...outcome } = await reconcile(identity, {
-            ...settings,
-            ...(columns === undefined ? {} : { columns: parseStatementColumns('columns', columns) }),
-            statement: fileIn(raw, mibMax),
-          })
-          const isAuditor = identity.scopes.includes('audit')
-          return { ...outcome, findings: isAuditor ? findings : findings.map(withoutReferences) }
-        } catch (error) {
-          // The client is gone, and so is the upload.
-          if (raw.destroyed && !raw.complete) throw new ProblemError('BAD_REQUEST', 'The upload ended early.')
-          dropRest(raw)
-          throw error
-        }
-      })
+      const end = running.begin(identity)
+      extendDeadline(raw)
+      try {
+        const { columns, ...settings } = query
+        const { findings, ...outcome } = await reconcile(identity, {
+          ...settings,
+          ...(columns === undefined ? {} : { columns: parseStatementColumns('columns', columns) }),
+          statement: fileIn(raw, mibMax),
+        })
+        const isAuditor = identity.scopes.includes('audit')
+        return { ...outcome, findings: isAuditor ? findings : findings.map(withoutReferences) }
+      } catch (error) {
+        // The client is gone, and so is the upload.
+        if (raw.destroyed && !raw.complete) throw new ProblemError('BAD_REQUEST', 'The upload ended early.')
+        dropRest(raw)
+        throw error
+      } finally {
+        end()
+      }
     },
   })
 }
@@ -251,23 +253,6 @@ function requireMediaType(format: StatementFormat, contentType: string | undefin
   const accepted = [...MEDIA_TYPES[format], ANY_FILE]
   if (!accepted.includes(type)) throw new ProblemError('UNSUPPORTED_MEDIA_TYPE', `Expected ${accepted.join(' or ')}.`)
 }
-
-/** Runs the work, or answers 429 while another upload of the same caller runs in this process. */
-async function oneAtATime<T>(running: Set<string>, name: string, work: () => Promise<T>): Promise<T> {
-  if (running.has(name)) {
-    throw new ProblemError('RATE_LIMITED', 'An upload of this key is not finished. Send one at a time.', {
-      retryAfterSeconds: UPLOAD_RETRY_SECONDS,
-    })
-  }
-  running.add(name)
-  try {
-    return await work()
-  } finally {
-    running.delete(name)
-  }
-}
-
-const UPLOAD_RETRY_SECONDS = 5
 
 /**
  * Yields the bytes of an uploaded file, up to its maximum size. Leaving the loop early keeps the connection open, so

@@ -23,6 +23,8 @@ export interface RouteResponse {
   readonly schema?: TSchema
   /** @default application/json */
   readonly contentType?: string
+  /** Media types of the same content in other formats. */
+  readonly otherTypes?: readonly string[]
 }
 
 /** Route with its description. The server, the OpenAPI document and the tests all read this object. */
@@ -53,7 +55,8 @@ export interface Route {
   readonly invalid?: ProblemCode | undefined
   /** Example; absent for a signed webhook, which a test cannot call without the key. */
   readonly example?: Example | undefined
-  readonly handle: (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>
+  /** @param query parameters in place of those of the address, for another page of a list */
+  readonly handle: (request: FastifyRequest, reply: FastifyReply, query?: unknown) => Promise<unknown>
 }
 
 /** Returns the scopes of which a caller needs one; none if every caller may call the route. */
@@ -100,11 +103,11 @@ export function route<
     params: spec.params === undefined ? undefined : params,
     query: spec.query === undefined ? undefined : query,
     body: spec.body,
-    handle: async (request, reply) => {
+    handle: async (request, reply, asked = request.query) => {
       const given: unknown = {
         identity: request.identity,
         params: checkParams(request.params),
-        query: checkQuery(parseQuery(query, request.query)),
+        query: checkQuery(parseQuery(query, asked)),
         body: spec.body === undefined ? undefined : checkBody(requiredBody(request.body)),
         request,
         reply,

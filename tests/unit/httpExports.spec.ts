@@ -1,0 +1,191 @@
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { ApiKeys } from '../../libs/access/index.js'
+import { csvRecord } from '../../libs/core/index.js'
+import type { HoldPage, OutboxPage } from '../../libs/http/index.js'
+import { enqueuePaymentOutboxBatch, placeOutboxHold } from '../../libs/outbox/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
+import { useTestDatabase } from '../support/database.js'
+import { gate } from '../support/gate.js'
+import { createKey, openHttpFixture, problemOf } from '../support/httpFixture.js'
+import { buildInstruction, enqueue } from '../support/outboxItems.js'
+import { createPerson } from '../support/outboxPeople.js'
+
+const db = await useTestDatabase()
+const fixture = closeAfterAll(await openHttpFixture(db))
+
+/** More rows than two pages. */
+const ROWS = 1_001
+const RAIL = 'exported'
+beforeAll(async () => {
+  const batch = Array.from({ length: ROWS }, (_, index) =>
+    buildInstruction({
+      railType: RAIL,
+      participantId: index % 2 === 0 ? 'even' : 'odd',
+      payload: { amount: `${index}.50`, currency: 'EUR', destination: 'DE89370400440532013000' },
+    }),
+  )
+  for (const part of [batch.slice(0, 500), batch.slice(500)]) {
+    await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), part)
+  }
+})
+
+async function textAt(path: string, headers: Record<string, string> = {}): Promise<string> {
+  const response = await fixture.call(path, { headers })
+  const text = await response.text()
+  if (response.status !== 200) throw new Error(`${path}: ${text}`)
+  return text
+}
+
+async function listed(path: string): Promise<OutboxPage['items']> {
+  const items: OutboxPage['items'][number][] = []
+  for (let cursor: string | null = ''; cursor !== null;) {
+    const page: OutboxPage = JSON.parse(await textAt(`${path}&limit=500${cursor === '' ? '' : `&cursor=${cursor}`}`))
+    items.push(...page.items)
+    cursor = page.next
+  }
+  return items
+}
+
+/** Reads CSV by RFC 4180, as records of cells by column. */
+function recordsOf(csv: string): Record<string, string>[] {
+  const rows: string[][] = [[]]
+  for (const [, quoted, plain, end] of csv.matchAll(/(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n|$)/g)) {
+    rows.at(-1)!.push(quoted?.replaceAll('""', '"') ?? plain ?? '')
+    if (end === '\r\n') rows.push([])
+  }
+  const [columns = [], ...records] = rows.filter((row) => row.length > 1)
+  return records.map((cells) => Object.fromEntries(columns.map((column, index) => [column, cells[index] ?? ''])))
+}
+
+describe('an export', () => {
+  test('has the rows and values of all pages of the list, as NDJSON and as CSV', async () => {
+    const items = await listed(`/v1/outbox?rail=${RAIL}`)
+    expect(items).toHaveLength(ROWS)
+    const lines = (await textAt(`/v1/outbox?rail=${RAIL}&format=ndjson`)).trimEnd().split('\n')
+    expect(lines.map((line): unknown => JSON.parse(line))).toEqual(items)
+    const response = await fixture.call(`/v1/outbox?rail=${RAIL}&format=csv`)
+    expect(response.headers.get('content-type')).toBe('text/csv; charset=utf-8')
+    expect(response.headers.get('content-disposition')).toBe('attachment; filename="outbox.csv"')
+    const records = recordsOf(await response.text())
+    expect(records.map(({ outboxId, amount }) => [outboxId, amount])).toEqual(
+      items.map(({ outboxId, amount }) => [outboxId, amount]),
+    )
+    expect(records[0]).toMatchObject({
+      currency: 'EUR',
+      destinationWithheld: 'undeclared',
+      returned: 'false',
+      heldBy: '',
+    })
+  })
+
+  test('exists for every list, with a header and the columns of nested values', async () => {
+    const lists = fixture.routes.filter(({ query }) => query !== undefined && 'limit' in query.properties)
+    expect(lists.map(({ path }) => path)).toEqual(
+      expect.arrayContaining(['/v1/outbox', '/v1/dlq', '/v1/holds', '/v1/inbox', '/v1/findings']),
+    )
+    for (const { path } of lists.filter((route) => !route.path.includes('{'))) {
+      const [header = ''] = (await textAt(`${path}?format=csv`)).split('\r\n')
+      expect([path, header]).toEqual([path, expect.stringMatching(/^[\w.]+(?:,[\w.]+)+$/)])
+      const head = await fixture.call(`${path}?format=csv`, { method: 'HEAD' })
+      expect([path, head.status, await head.text()]).toEqual([path, 200, ''])
+    }
+    expect(await textAt('/v1/holds?format=csv')).toContain('item.amount,')
+    expect(await textAt('/v1/holds?format=csv')).toContain('proposal.proposalId,')
+  })
+
+  test('shows a text as text, also if a spreadsheet would run it as a formula', async () => {
+    const { control } = await createPerson(db, 'alice')
+    const reasons = ['=HYPERLINK("http://x";"y")', '+1', '-1', '@SUM(1)', 'a "quoted", line', 'two\nlines', 'größer ✓']
+    for (const reason of reasons) {
+      const { outboxId } = await enqueue(db, { railType: 'formulas' })
+      await placeOutboxHold(control, outboxId, reason)
+    }
+    const csv = await textAt('/v1/holds?rail=formulas&format=csv')
+    const cells = recordsOf(csv).map((record) => record['item.holdReason'])
+    expect(cells.toReversed()).toEqual(reasons.map((reason) => (/^[=+\-@]/.test(reason) ? `'${reason}` : reason)))
+    const lines = (await textAt('/v1/holds?rail=formulas&format=ndjson')).trimEnd().split('\n')
+    const held = lines.map((line): HoldPage['items'][number] => JSON.parse(line))
+    expect(held.map(({ item }) => item.holdReason).toReversed()).toEqual(reasons)
+    expect(csvRecord(['\tx', '\rx', '＝1', -5, null, [1, 'a'], { b: 2 }, 'a;b', 'plain 1'])).toBe(
+      `"'\tx","'\rx","'＝1",-5,,"[1,""a""]","{""b"":2}","a;b",plain 1`,
+    )
+  })
+
+  test('of a key restricted to participants has only their rows', async () => {
+    const { key } = await createKey(db, { owner: 'shop', scopes: ['read'], participants: ['odd'] })
+    const text = await textAt(`/v1/outbox?rail=${RAIL}&format=csv`, { authorization: `Bearer ${key}` })
+    expect([...new Set(recordsOf(text).map(({ participantId }) => participantId))]).toEqual(['odd'])
+    expect(recordsOf(text)).toHaveLength(500)
+  })
+
+  test.each(['cursor=abc', 'limit=10'])('has no pages: %s is refused (INVALID_QUERY)', async (parameter) => {
+    expect(await problemOf(await fixture.call(`/v1/outbox?format=csv&${parameter}`))).toMatchObject({
+      code: 'INVALID_QUERY',
+      argument: parameter.split('=')[0],
+    })
+    expect(await problemOf(await fixture.call('/v1/outbox?format=xlsx'))).toMatchObject({ argument: 'format' })
+    expect(await problemOf(await fixture.call('/v1/outbox?format=csv&state=NONE'))).toMatchObject({ argument: 'state' })
+  })
+})
+
+/** Opens a server whose second search waits. */
+async function openWaiting(options: Parameters<typeof openHttpFixture>[1] = {}) {
+  const readonly = db.as('symphony_readonly')
+  const second = gate()
+  const counts = { searches: 0 }
+  const query: typeof readonly.query = async (text, values) => {
+    if (text.includes('FROM (SELECT') && text.includes('ORDER BY s.place')) {
+      counts.searches += 1
+      if (counts.searches === 2) await second.opened
+    }
+    return readonly.query(text, values)
+  }
+  const server = await openHttpFixture(db, { ...options, roles: { readonly: { ...readonly, query } } })
+  onTestFinished(async () => {
+    second.open()
+    await server.close()
+  })
+  return { server, second, counts }
+}
+
+describe('while an export runs', () => {
+  const path = `/v1/outbox?rail=${RAIL}&format=ndjson`
+
+  test('a second one of the same key gets 429, until the first client has gone', async () => {
+    const { server, second, counts } = await openWaiting()
+    const left = new AbortController()
+    const first = await fetch(`${server.address}${path}`, {
+      headers: { authorization: 'Bearer token-of-the-tests' },
+      signal: left.signal,
+    })
+    expect(first.status).toBe(200)
+    await expect.poll(() => counts.searches).toBe(2)
+    const refused = await server.call(path)
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '5'])
+    const { key } = await createKey(db, { owner: 'other', scopes: ['read'] })
+    const other = await server.call(path, { headers: { authorization: `Bearer ${key}` } })
+    expect((await other.text()).trimEnd().split('\n')).toHaveLength(ROWS)
+    expect(counts.searches).toBe(5)
+    left.abort()
+    await expect(first.text()).rejects.toThrow('aborted')
+    second.open()
+    await expect.poll(async () => (await server.call(path, { method: 'HEAD' })).status).toBe(200)
+    const searches = counts.searches
+    expect((await (await server.call(path)).text()).trimEnd().split('\n')).toHaveLength(ROWS)
+    // The export that the client left has read no third page.
+    expect(counts.searches).toBe(searches + 3)
+  })
+
+  test('the revocation of its key ends it, and the client sees that the file is not whole', async () => {
+    const clock = { ms: 0, now: () => new Date(clock.ms), monotonicMs: () => clock.ms }
+    const { server, second, counts } = await openWaiting({ clock })
+    const { key, keyId } = await createKey(db, { owner: 'leaver', scopes: ['read'] })
+    const response = await server.call(path, { headers: { authorization: `Bearer ${key}` } })
+    await expect.poll(() => counts.searches).toBe(2)
+    await new ApiKeys(db).revoke({ keyId })
+    clock.ms += 5_000
+    second.open()
+    await expect(response.text()).rejects.toThrow('terminated')
+    expect(counts.searches).toBe(2)
+  })
+})
