@@ -1,5 +1,7 @@
 import { availableParallelism } from 'node:os'
+import { dirname, join, relative, resolve } from 'node:path'
 import { defineConfig } from 'vitest/config'
+import { ensureBuilt } from './scripts/build.mjs'
 import { SlowestFirst } from './tests/support/SlowestFirst.js'
 
 /** Files that need their own process: they handle signals, change the environment, or use much of its CPU or memory. */
@@ -12,6 +14,26 @@ const APART = [
   'tests/contract/{guardrails,monitoring,package}*',
   'tests/security/{canary,ledgerTamper}*',
 ]
+
+// Once here: parallel builds by test files would read each other's unfinished files.
+ensureBuilt()
+
+/**
+ * Lets Node.js load the library from dist/, as it does for users. Vite would transform and run several hundred modules
+ * in each process of the tests.
+ */
+const builtLibrary = {
+  name: 'built-library',
+  enforce: 'pre' as const,
+  resolveId(source: string, importer: string | undefined) {
+    if (importer === undefined || !source.startsWith('.')) return undefined
+    const path = relative(import.meta.dirname, resolve(dirname(importer), source))
+    if (/^libs\/(?!dashboard\/).*\.js$/.test(path)) return join(import.meta.dirname, 'dist', path)
+    if (/^embedded\/[^/]*\.js$/.test(path))
+      return join(import.meta.dirname, path.replace('embedded/', 'embedded/dist/'))
+    return undefined
+  },
+}
 
 export default defineConfig({
   test: {
@@ -39,8 +61,10 @@ export default defineConfig({
 
 function project(name: string, files: { include: string[]; exclude?: string[]; isolate: boolean }) {
   return {
+    plugins: [builtLibrary],
     test: {
       name,
+      server: { deps: { external: [/\/dist\//] } },
       ...files,
       globalSetup: ['tests/support/globalSetup.ts'],
       pool: 'forks' as const,

@@ -1,5 +1,3 @@
-import { spawnSync } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
 import { Client } from 'pg'
 import type { TestProject } from 'vitest/node'
 import { dropAbandonedDatabases } from './abandonedDatabases.js'
@@ -12,8 +10,6 @@ declare module 'vitest' {
     readonly serverUrl: string
     /** Major version of the server, such as 18. */
     readonly postgresVersion: PostgresVersion
-    /** Whether dist/ was built from the sources. Tests that start processes need it. */
-    readonly isBuilt: boolean
   }
 }
 
@@ -27,8 +23,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   // Both projects call this with their own copy of the module, so the shared state is in `globalThis`.
   const run = (globalThis.symphonyTestRun ??= { projects: 0, begun: begin() })
   run.projects += 1
-  const { server, isBuilt, stopDropping } = await run.begun
-  project.provide('isBuilt', isBuilt)
+  const { server, stopDropping } = await run.begun
   project.provide('serverUrl', server.url)
   project.provide('postgresVersion', versionAskedFor())
   return async () => {
@@ -42,7 +37,6 @@ export default async function setup(project: TestProject): Promise<() => Promise
 
 interface Begun {
   readonly server: PrivateServer
-  readonly isBuilt: boolean
   readonly stopDropping: () => Promise<void>
 }
 
@@ -74,7 +68,7 @@ async function begin(): Promise<Begun> {
     },
   })
   await hashPasswordOnce(server.url)
-  return { server, isBuilt: build(), stopDropping: dropAbandonedDatabases(server.url) }
+  return { server, stopDropping: dropAbandonedDatabases(server.url) }
 }
 
 async function hashPasswordOnce(serverUrl: string): Promise<void> {
@@ -83,12 +77,6 @@ async function hashPasswordOnce(serverUrl: string): Promise<void> {
   const password = decodeURIComponent(new URL(serverUrl).password)
   await client.query(`ALTER ROLE ${client.escapeIdentifier(client.user ?? '')} PASSWORD '${quickPassword(password)}'`)
   await client.end()
-}
-
-/** Builds once here. Parallel builds by test files would read each other's unfinished files. */
-function build(): boolean {
-  const script = fileURLToPath(new URL('../../scripts/build.mjs', import.meta.url))
-  return spawnSync(process.execPath, [script], { stdio: 'inherit' }).status === 0
 }
 
 function versionAskedFor(): PostgresVersion {
