@@ -26,10 +26,10 @@ const PARTS = [
     tidy: () => {},
   },
   {
-    name: 'the check of phone numbers',
-    stamp: 'dist/.phone-sources',
-    sources: () => ['package.json', 'scripts/bundlePhoneNumbers.mjs'],
-    build: () => [join(root, 'scripts', 'bundlePhoneNumbers.mjs')],
+    name: 'the bundled packages',
+    stamp: 'dist/.vendor-sources',
+    sources: () => ['package.json', 'scripts/bundleVendor.mjs'],
+    build: () => [join(root, 'scripts', 'bundleVendor.mjs')],
     tidy: () => {},
   },
   {

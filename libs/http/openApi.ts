@@ -1,4 +1,4 @@
-import { Type, type TSchema } from 'typebox'
+import { Type, type TSchema } from '#typebox'
 import { PROBLEMS, type ProblemCode } from './Problem.js'
 import { scopesOf, type Route } from './routes/route.js'
 import { oneOf, shape } from './shapes/common.js'

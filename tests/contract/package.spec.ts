@@ -135,6 +135,12 @@ test('importing symphony-pg/rails loads no other package', async () => {
   expect((await loadedBy('symphony-pg/rails')).packages).toEqual([])
 })
 
+test('importing symphony-pg/server loads typebox as one file', async () => {
+  const { packages, modules } = await loadedBy('symphony-pg/server')
+  expect(modules).toContain('http')
+  expect(packages).not.toContain('typebox')
+})
+
 test('phone numbers are checked without installing libphonenumber-js', async () => {
   await expect(stat(join(installation.folder, 'node_modules', 'libphonenumber-js'))).rejects.toThrow('ENOENT')
   const rails = pathToFileURL(join(installation.packageFolder, 'dist', 'libs', 'rails', 'index.js'))

@@ -1,5 +1,5 @@
-import { Compile } from 'typebox/compile'
-import type { TSchema } from 'typebox'
+import { Compile } from '#typebox/compile'
+import type { TSchema } from '#typebox'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { markdownPage } from '../support/markdownPage.js'
 import { problemCodesOf, PROBLEMS, type Example, type Route } from '../../libs/http/index.js'

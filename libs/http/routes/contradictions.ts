@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { Type } from '#typebox'
 import { readContradiction, readContradictionPage, reviewOutboxContradiction } from '../../outbox/index.js'
 import type { Api } from '../Api.js'
 import { ProblemError } from '../Problem.js'

@@ -1,5 +1,5 @@
 import type { Registry } from 'prom-client'
-import { Type } from 'typebox'
+import { Type } from '#typebox'
 import { createStatusRegistry, type SystemStatus } from '../../observability/index.js'
 import type { Route } from './route.js'
 

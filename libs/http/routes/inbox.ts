@@ -1,4 +1,4 @@
-import { Type, type Static } from 'typebox'
+import { Type, type Static } from '#typebox'
 import { requiredInboxId } from '../../core/index.js'
 import { readInboxPage, reviveInboxMessage } from '../../inbox/index.js'
 import type { Api } from '../Api.js'

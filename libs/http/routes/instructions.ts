@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify'
-import { Type } from 'typebox'
+import { Type } from '#typebox'
 import { InvalidArgumentError, parseTimestamp, requiredIdempotencyKey, type Clock } from '../../core/index.js'
 import {
   traceContextFromHeaders,

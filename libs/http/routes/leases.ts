@@ -1,4 +1,4 @@
-import { Type, type Static } from 'typebox'
+import { Type, type Static } from '#typebox'
 import { readLeasePage } from '../../lease/index.js'
 import type { Api } from '../Api.js'
 import { Id, oneOf, pageOf, shape, Timestamp, WholeNumber } from '../shapes/common.js'

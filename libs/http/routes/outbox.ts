@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { Type } from '#typebox'
 import { readItemProof, type ProvenRow, type RowProof } from '../../ledger/index.js'
 import {
   findItems,

@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { Type } from '#typebox'
 import type { Identity } from '../access/Identity.js'
 import { ProblemError } from '../Problem.js'
 import { Cursor, Id, oneOf, Uuid } from '../shapes/common.js'

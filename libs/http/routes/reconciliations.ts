@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { Type } from 'typebox'
+import { Type } from '#typebox'
 import { readItemViews } from '../../outbox/index.js'
 import {
   closeReconciliationFinding,

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { Type, type Static, type TObject, type TProperties, type TSchema } from 'typebox'
-import { Compile } from 'typebox/compile'
+import { Type, type Static, type TObject, type TProperties, type TSchema } from '#typebox'
+import { Compile } from '#typebox/compile'
 import type { Scope } from '../../access/index.js'
 import { indexPath, isObject, keyPath } from '../../core/index.js'
 import type { Identity } from '../access/Identity.js'

@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyReply } from 'fastify'
-import { Type } from 'typebox'
+import { Type } from '#typebox'
 import {
   ArgumentRangeError,
   InvalidArgumentError,

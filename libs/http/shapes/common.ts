@@ -1,4 +1,4 @@
-import { Type, type Static, type TProperties, type TSchema } from 'typebox'
+import { Type, type Static, type TProperties, type TSchema } from '#typebox'
 import type { JsonObject } from '../../core/index.js'
 
 /** Parts of all shapes. A response has only the fields of its shape. */

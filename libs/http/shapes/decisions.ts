@@ -1,4 +1,4 @@
-import { Type, type Static } from 'typebox'
+import { Type, type Static } from '#typebox'
 import { Id, nullable, oneOf, pageOf, shape, Timestamp, Uuid } from './common.js'
 import { DecisionShape, OutboxItem, Proposal } from './outbox.js'
 

@@ -1,4 +1,4 @@
-import { Type, type Static } from 'typebox'
+import { Type, type Static } from '#typebox'
 import { Id, JsonObjectShape, oneOf, shape, Timestamp, Uuid, WholeNumber } from './common.js'
 import { InstructionItem } from './outbox.js'
 

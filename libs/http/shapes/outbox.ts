@@ -1,4 +1,4 @@
-import { Type, type Static } from 'typebox'
+import { Type, type Static } from '#typebox'
 import { Cursor, Id, JsonObjectShape, nullable, oneOf, pageOf, shape, Timestamp, Uuid, WholeNumber } from './common.js'
 import { Finding } from './reconciliation.js'
 

@@ -1,4 +1,4 @@
-import { Type, type Static } from 'typebox'
+import { Type, type Static } from '#typebox'
 import { FINDING_KINDS, FINDING_SEVERITIES } from '../../reconciliation/index.js'
 import { Id, nullable, oneOf, pageOf, shape, Timestamp, Uuid } from './common.js'
 
