@@ -54,8 +54,8 @@ const SHORT_FORMS: readonly ShortForm[] = [
   {
     invariant: 'a cancel that races a claim has one winner: no cancelled payment is paid, no other is lost',
     scenario: cancelRaces,
-    size: { races: 200 },
-    atLeast: { races: 200, cancelled: 4, claimedFirst: 4 },
+    size: { races: 80 },
+    atLeast: { races: 80, cancelled: 4, claimedFirst: 4 },
   },
   {
     invariant: 'payments that pass without a person never exceed the limit of their participant',

@@ -26,19 +26,19 @@ async function deploymentCount(db: TestDatabase): Promise<unknown> {
 }
 
 describe('PRIM-POSTGRES-SCHEMA-001 concurrent deployers', () => {
-  test('record one deployment if ten of them start in an empty database', async () => {
+  test('record one deployment if five of them start in an empty database', async () => {
     const db = await database('empty')
-    const reports = await Promise.all(Array.from({ length: 10 }, () => deploy({ url: db.url, schema: db.schema })))
+    const reports = await Promise.all(Array.from({ length: 5 }, () => deploy({ url: db.url, schema: db.schema })))
     expect(reports.filter(({ outcome }) => outcome === 'deployed')).toHaveLength(1)
     expect(await deploymentCount(db)).toBe(1)
     expect(await doctor({ url: db.url, schema: db.schema })).toMatchObject({ ok: true })
   })
 
-  test('record one deployment each if ten of them use reapply', async () => {
+  test('record one deployment each if five of them use reapply', async () => {
     const db = await database('deployed')
     const options = { url: db.url, schema: db.schema, reapply: true }
-    await Promise.all(Array.from({ length: 10 }, () => deploy(options)))
-    expect(await deploymentCount(db)).toBe(11)
+    await Promise.all(Array.from({ length: 5 }, () => deploy(options)))
+    expect(await deploymentCount(db)).toBe(6)
     expect(await doctor({ url: db.url, schema: db.schema })).toMatchObject({ ok: true })
   })
 

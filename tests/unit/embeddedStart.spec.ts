@@ -188,7 +188,7 @@ describe('the next start', () => {
     process.kill(await postmasterPid(dataDir), 'SIGKILL')
     await first.stop()
 
-    await expect(startEmbedded({ dataDir, startTimeoutMs: 1_000 })).rejects.toMatchObject({
+    await expect(startEmbedded({ dataDir, startTimeoutMs: 4_000 })).rejects.toMatchObject({
       code: 'EMBEDDED_START_TIMEOUT',
       logTail: expect.stringContaining('shared memory'),
     })

@@ -17,7 +17,7 @@ import { insertMany, PlanRecorder, scansOf, indexesOf, type Execution } from '..
 /**
  * Plans must not depend on when a table was last analysed, and a claim must not read items that it cannot claim. The
  * tests count rows and pages inside the functions, not time. The tables are analysed while empty, then filled with
- * 250,000 pending items, of which almost none can be claimed, and 200,000 ended ones.
+ * 60,000 pending items, of which almost none can be claimed, and 50,000 ended ones.
  */
 
 const LARGE_TABLES = [
@@ -281,7 +281,7 @@ describe('plans', () => {
   })
 })
 
-test('a claim reads at most 20 % more pages if 250,000 unclaimable items are in the queue', () => {
+test('a claim reads at most 20 % more pages if 60,000 unclaimable items are in the queue', () => {
   expect(pages.clean).toBeGreaterThan(BATCH)
   expect(pages.crowded).toBeLessThanOrEqual(1.2 * pages.clean)
 })
@@ -370,7 +370,7 @@ const LEDGER_LOOK_UPS = new Set<string | undefined>([
   'payment_outbox_attempts_pkey',
 ])
 
-/** 50,000 items each that are leased, held, blocked, in the future or of a paused rail, and 2,000 claimable ones. */
+/** 12,000 items each that are leased, held, blocked, in the future or of a paused rail, and 2,000 claimable ones. */
 const CROWD = `
   INSERT INTO payment_outbox_pending
     (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at,
@@ -385,8 +385,8 @@ const CROWD = `
     CASE WHEN kind = 'held' THEN 'odd' END, CASE WHEN kind = 'held' THEN 'ann' END, CASE WHEN kind = 'held' THEN now() END,
     kind = 'blocked', kind = 'blocked'
   FROM (
-    SELECT n, CASE WHEN n > 250000 THEN 'due' ELSE (ARRAY['leased', 'held', 'blocked', 'future', 'paused'])[n % 5 + 1] END AS kind
-    FROM generate_series(1, 252000) n
+    SELECT n, CASE WHEN n > 60000 THEN 'due' ELSE (ARRAY['leased', 'held', 'blocked', 'future', 'paused'])[n % 5 + 1] END AS kind
+    FROM generate_series(1, 62000) n
   ) AS crowd`
 
 const MESSAGES_AND_A_PAYMENT = 'rail-of-messages'
@@ -429,13 +429,13 @@ const DUE = `
     (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at)
   SELECT uuid_v7(), 'i-' || n, 'p-' || n % 500, n, 'k', '${CROWDED_RAIL}', '{"amountMinor": "1050", "currency": "EUR"}',
     now() - interval '2 hours' + n * interval '1 ms', now() - interval '2 hours'
-  FROM generate_series(1, 252000) n`
+  FROM generate_series(1, 62000) n`
 
 const ENDED_IDENTITIES = `
   INSERT INTO payment_outbox_identities
     (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, content_hash)
   SELECT uuid_v7(), 'l-' || n, 'k', 'p-' || n % 500, 1000000 + n, '${CROWDED_RAIL}', sha256('x')
-  FROM generate_series(1, 200000) n`
+  FROM generate_series(1, 50000) n`
 
 const ENDED_ATTEMPTS = `
   INSERT INTO payment_outbox_attempts

@@ -290,7 +290,7 @@ describe('the camt reader', () => {
         const xml = camtXml(document)
         expect(await readAll(xml, { format: document.format }, chunkBytes)).toEqual(readCamtByDom(xml))
       }),
-      { numRuns: 300 },
+      { numRuns: 100 },
     )
   })
 })

@@ -66,6 +66,10 @@ export async function runOrders(
       KILL_EVERY: String(killEvery),
     },
   })
+  // One order is cancelled before a worker runs, so that a short run has a cancelled payment too.
+  const cancelled = buildOrder(payments + 1, fixture.randomFor('cancelled order'))
+  await shop.enqueue([cancelled])
+  await shop.cancel(cancelled.payment.instructionId, { commits: true })
   await fleet.start(WORKERS)
   people.start()
   const run = { fixture, scenario, shop, people, fleet, payments, faults }
