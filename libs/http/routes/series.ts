@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { Type } from '#typebox'
 import type { Clock } from '../../core/index.js'
 import { readLatencySeries, readRailStatistics, readSeries, type SeriesRange } from '../../outbox/index.js'
 import type { Api } from '../Api.js'

@@ -1,4 +1,4 @@
-import { Type, type Static } from 'typebox'
+import { Type, type Static } from '#typebox'
 import { Id, nullable, oneOf, shape, Timestamp } from './common.js'
 
 export const GrainShape = oneOf(
