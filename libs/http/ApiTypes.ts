@@ -51,6 +51,7 @@ import type {
   ProofRow,
   InstructionItem,
   OutboxEvent,
+  OutboxCounts,
   OutboxItem,
   OutboxPage,
   Proposal,
@@ -134,6 +135,7 @@ export interface ApiTypes {
   readonly LimitProposed: LimitProposed
   readonly Limits: Limits
   readonly Me: Me
+  readonly OutboxCounts: OutboxCounts
   readonly OutboxEvent: OutboxEvent
   readonly OutboxItem: OutboxItem
   readonly OutboxPage: OutboxPage

@@ -81,6 +81,7 @@ export type {
   ProofRow,
   InstructionItem,
   OutboxEvent,
+  OutboxCounts,
   OutboxItem,
   OutboxPage,
   Proposal,

@@ -34,7 +34,13 @@ export interface InboxCursor {
  */
 export async function readInboxPage(
   role: Queryable,
-  { state, after, limit }: { state: InboxState; after?: InboxCursor | undefined; limit: number },
+  {
+    state,
+    after,
+    since,
+    until,
+    limit,
+  }: { state: InboxState; after?: InboxCursor | undefined; since?: Date; until?: Date; limit: number },
 ): Promise<{ readonly view: InboxMessageRow; readonly cursor: InboxCursor }[]> {
   const time = state === 'done' || state === 'dead' ? 'm.ended_at' : 'm.first_seen_at'
   const { rows } = await role.query<InboxMessageRow & { micros: string }>(
@@ -46,6 +52,7 @@ export async function readInboxPage(
      FROM ${qualify(role, 'inbox_messages')} m
      WHERE m.state = $1 AND ${time} <= ${fromEpochMicros('$2')}
        AND ($3::text IS NULL OR (${time}, m.source, m.message_id) < (${fromEpochMicros('$2')}, $3, $4::text))
+       AND ${time} >= COALESCE($6::timestamptz, '-infinity') AND ${time} < COALESCE($7::timestamptz, 'infinity')
      ORDER BY ${time} DESC, m.source DESC, m.message_id DESC LIMIT $5`,
     [
       state,
@@ -53,6 +60,8 @@ export async function readInboxPage(
       after?.source ?? null,
       after?.messageId ?? null,
       boundedInteger('limit', limit, PAGE),
+      since ?? null,
+      until ?? null,
     ],
   )
   return rows.map(({ micros, ...view }) => ({

@@ -122,7 +122,16 @@ export { readReplays } from './reads/replay.js'
 export type { ItemReplay, TrailGap } from './reads/replay.js'
 export type { PendingRow, TrailStep } from './foldTrail.js'
 export { findItems, readRecentlyChanged, searchItems, searchParticipant } from './reads/search.js'
-export type { ItemSearch } from './reads/search.js'
+export type { CreatedRange, ItemSearch } from './reads/search.js'
+export { countProjected, isByAmount, narrowProjected, searchProjected } from './reads/projected.js'
+export type {
+  ProjectedCursor,
+  ProjectedFilter,
+  ProjectedSearch,
+  ProjectedState,
+  SearchSort,
+  StateCounts,
+} from './reads/projected.js'
 export { LATENCY_RANGES, readLatencySeries, readRailStatistics, readSeries } from './reads/series.js'
 export type { RailStatistics, SeriesCounts, SeriesGrain, SeriesQuery, SeriesRange } from './reads/series.js'
 export { topicRails } from './topicRails.js'

@@ -68,8 +68,17 @@ export async function readJobRunPage(
     jobName,
     state,
     after,
+    since,
+    until,
     limit,
-  }: { jobName: string; state?: WorkState | undefined; after?: TimeCursor | undefined; limit: number },
+  }: {
+    jobName: string
+    state?: WorkState | undefined
+    after?: TimeCursor | undefined
+    since?: Date
+    until?: Date
+    limit: number
+  },
 ): Promise<WithCursor<JobRunView>[]> {
   const { rows } = await role.query<JobRunView & { micros: string }>(
     `SELECT r.run_id AS "runId", r.job_name AS "jobName", ${isoMicros('r.scheduled_for')} AS "scheduledFor",
@@ -87,8 +96,17 @@ export async function readJobRunPage(
        WHERE a.outbox_id = r.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
      ) ending ON true
      WHERE r.job_name = $1 AND ($2::text IS NULL OR r.state = $2) AND r.scheduled_for < ${fromEpochMicros('$3')}
+       AND r.scheduled_for >= COALESCE($5::timestamptz, '-infinity')
+       AND r.scheduled_for < COALESCE($6::timestamptz, 'infinity')
      ORDER BY r.scheduled_for DESC LIMIT $4`,
-    [requiredId('jobName', jobName), state ?? null, after?.micros ?? LAST_MICROS, boundedInteger('limit', limit, PAGE)],
+    [
+      requiredId('jobName', jobName),
+      state ?? null,
+      after?.micros ?? LAST_MICROS,
+      boundedInteger('limit', limit, PAGE),
+      since ?? null,
+      until ?? null,
+    ],
   )
   return rows.map(({ micros, ...view }) => ({ view, cursor: { micros, id: view.runId } }))
 }

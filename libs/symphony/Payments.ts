@@ -132,6 +132,8 @@ const PAYMENT_FILTERS: readonly string[] = Object.keys({
   participants: true,
   since: true,
   until: true,
+  createdFrom: true,
+  createdTo: true,
   errorCode: true,
   undecided: true,
   returned: true,

@@ -7,11 +7,13 @@ import {
   recordLateOutcome,
   repairExpiredLeases,
 } from '../../libs/outbox/index.js'
+import { LedgerProjector } from '../../libs/ledger/index.js'
 import { closeAfterAll } from '../support/afterAll.js'
 import { useTestDatabase } from '../support/database.js'
 import { createKey, openHttpFixture, problemOf } from '../support/httpFixture.js'
 import { buildInstruction, claimOnly, complete, enqueue, enqueueAndClaim, WORKER } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
+import { sealLedger } from '../support/sealLedger.js'
 
 const db = await useTestDatabase()
 const fixture = closeAfterAll(await openHttpFixture(db))
@@ -113,6 +115,50 @@ describe('GET /v1/outbox', () => {
     expect(found).not.toContain(other.outboxId)
     const headers = { authorization: `Bearer ${keys.get('alice')}` }
     expect(await (await fixture.call(path, { headers })).json()).toMatchObject({ items: [] })
+  })
+
+  test('filters by amount and time, sorts by amount, and counts per state', async () => {
+    const ids: string[] = []
+    for (const amount of ['5', '20', '10']) {
+      const item = await enqueue(db, { railType: 'amounts', payload: { amount, currency: 'XTS' } })
+      ids.push(item.outboxId)
+    }
+    const [five, twenty, ten] = ids
+    await sealLedger(db)
+    while ((await new LedgerProjector(db.as('symphony_executor')).runOnce()).more);
+    const year2000 = 'from=2000-01-01T00:00:00Z&to=2001-01-01T00:00:00Z'
+    expect(await pages('/v1/outbox?currency=XTS', 2)).toEqual([twenty, ten, five])
+    expect(await pages('/v1/outbox?currency=XTS&sort=smallest&state=DUE&amountMin=6', 1)).toEqual([ten, twenty])
+    expect(await pages('/v1/outbox?currency=XTS&state=HELD', 2)).toEqual([])
+    expect(await pages('/v1/outbox?currency=XTS&state=FAILED', 2)).toEqual([])
+    expect(await pages('/v1/outbox?rail=amounts&sort=oldest', 2)).toEqual(ids)
+    expect(await pages('/v1/outbox?rail=amounts&from=2000-01-01T00:00:00Z', 2)).toEqual(ids.toReversed())
+    expect(await pages(`/v1/outbox?rail=amounts&${year2000}`, 2)).toEqual([])
+    expect((await get<OutboxPage>(`/v1/outbox?q=${ten}&currency=XTS&amountMin=10`)).items).toHaveLength(1)
+    expect((await get<OutboxPage>(`/v1/outbox?q=${ten}&currency=XTS&amountMin=11`)).items).toEqual([])
+    expect((await get<OutboxPage>(`/v1/outbox?q=${ten}&${year2000}`)).items).toEqual([])
+    expect(await get('/v1/outbox/counts?rail=amounts')).toEqual({
+      states: { PENDING: 3, HELD: 0, DISPATCHED: 0, FAILED: 0, CANCELLED: 0 },
+      returned: 0,
+      truncated: false,
+    })
+    for (const list of ['dlq', 'holds', 'inbox', 'jobs/nightly/runs']) {
+      expect(await get(`/v1/${list}?${year2000}`)).toEqual({ items: [], next: null })
+    }
+    const { next } = await get<OutboxPage>('/v1/outbox?currency=XTS&limit=1')
+    for (const wrong of [
+      'amountMin=5',
+      'sort=largest',
+      'currency=XTS&sort=oldest',
+      'from=yesterday',
+      'from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z',
+      `sort=oldest&cursor=${next}`,
+    ]) {
+      expect([wrong, await problemOf(await fixture.call(`/v1/outbox?${wrong}`))]).toMatchObject([
+        wrong,
+        { code: 'INVALID_QUERY' },
+      ])
+    }
   })
 
   test('filters by each state', async () => {

@@ -4,12 +4,18 @@ import { call } from '../../libs/db/index.js'
 import { LedgerProjector, projectLedgerBlock, rebuildLedgerProjection } from '../../libs/ledger/index.js'
 import {
   cancelOutboxItem,
+  countProjected,
+  findItems,
   LATENCY_RANGES,
+  narrowProjected,
   purgeLedgerProjection,
   readLatencySeries,
   readRailStatistics,
   readSeries,
   recordOutboxReturn,
+  searchItems,
+  searchProjected,
+  type ProjectedFilter,
 } from '../../libs/outbox/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { claimOnly, complete, enqueue, enqueueAndFail } from '../support/outboxItems.js'
@@ -211,6 +217,120 @@ describe('reads of series', () => {
     await expect(readSeries(readonly(), { from, to, grain: 'minute' })).rejects.toMatchObject({ argument: 'grain' })
     const { points, grain } = await readSeries(readonly(), { from, to })
     expect([grain, points.length]).toEqual(['quarter-hour', 192])
+  })
+})
+
+const auditor = () => db.as('symphony_auditor')
+
+/** Creates three payments of one rail: 5, 20 and 10 of a currency of their own. */
+async function three(): Promise<{ ids: string[]; filter: ProjectedFilter; railType: string; word: string }> {
+  const word = randomUUID()
+  const railType = `rail-${word}`
+  const currency = Array.from({ length: 3 }, () => String.fromCharCode(65 + Math.floor(Math.random() * 26))).join('')
+  const ids: string[] = []
+  for (const [index, amount] of ['5', '20.00', '10'].entries()) {
+    const item = await enqueue(db, {
+      railType,
+      instructionId: `${word}-i-${index}`,
+      idempotencyKey: `${word}-k-${index}`,
+      payload: { amount, currency },
+    })
+    ids.push(item.outboxId)
+  }
+  await project()
+  return { ids, filter: { currency, railType }, railType, word }
+}
+
+describe('searches of the projection', () => {
+  test('sort by amount, page by page, and filter by a range or a single amount', async () => {
+    const { ids, filter } = await three()
+    const [five, twenty, ten] = ids
+    const search = async (more: ProjectedFilter) =>
+      (await searchProjected(auditor(), { ...filter, ...more, limit: 9 })).ids
+    expect(await search({})).toEqual([twenty, ten, five])
+    expect(await search({ sort: 'smallest' })).toEqual([five, ten, twenty])
+    expect(await search({ amountMin: '6' })).toEqual([twenty, ten])
+    expect(await search({ amountMax: '10' })).toEqual([ten, five])
+    expect(await search({ amountMin: '20', amountMax: '20' })).toEqual([twenty])
+    expect(await search({ amountMin: '20', amountMax: '20', sort: 'oldest', states: ['HELD', 'PENDING'] })).toEqual([
+      twenty,
+    ])
+    const first = await searchProjected(auditor(), { ...filter, limit: 2 })
+    expect(first).toMatchObject({ ids: [twenty, ten], next: { amount: '10' } })
+    expect(await searchProjected(auditor(), { ...filter, after: first.next!, limit: 2 })).toEqual({
+      ids: [five],
+      next: null,
+    })
+    expect(await narrowProjected(auditor(), ids, { ...filter, amountMin: '6' })).toEqual([twenty, ten])
+  })
+
+  test('sort from the oldest, and find nothing of other participants, states and times', async () => {
+    const { ids, railType } = await three()
+    const search = async (more: ProjectedFilter) =>
+      (await searchProjected(readonly(), { sort: 'oldest', railType, ...more, limit: 9 })).ids
+    const later = new Date(Date.now() + 60_000)
+    expect(await search({})).toEqual(ids)
+    expect(await search({ participants: ['other'] })).toEqual([])
+    expect(await search({ participants: ['other', 'another'] })).toEqual([])
+    expect(await search({ states: ['HELD'] })).toEqual([])
+    expect(await search({ returned: true })).toEqual([])
+    expect(await search({ kind: 'message' })).toEqual([])
+    expect(await search({ createdFrom: later })).toEqual([])
+    expect(await search({ createdTo: later })).toEqual(ids)
+    const first = await searchProjected(readonly(), { sort: 'oldest', railType, limit: 1 })
+    const second = await searchProjected(readonly(), { sort: 'oldest', railType, limit: 2, after: first.next! })
+    expect([...first.ids, ...second.ids]).toEqual(ids)
+    expect((await searchItems(readonly(), { railType, createdFrom: later, limit: 9 })).ids).toEqual([])
+    expect((await searchItems(readonly(), { railType, createdTo: later, limit: 9 })).ids).toEqual(ids.toReversed())
+    expect((await searchItems(readonly(), { railType, createdTo: new Date(0), limit: 9 })).ids).toEqual([])
+  })
+
+  test('find the beginning of an instruction, a key and a reference, from three characters on', async () => {
+    const { ids, word } = await three()
+    expect(await findItems(readonly(), `${word}-i`, { limit: 9 })).toEqual(ids.toReversed())
+    expect(await findItems(readonly(), `${word}-k-1`, { limit: 9 })).toEqual([ids[1]])
+    expect(await findItems(readonly(), `${word}-i`, { limit: 9, participants: ['other'] })).toEqual([])
+    expect(await findItems(readonly(), word.slice(0, 2), { limit: 9 })).toEqual([])
+    const paid = await enqueue(db)
+    await complete(db, await claimOnly(db, paid.railType), { state: 'DISPATCHED', railReference: `ref-${word}` })
+    await project()
+    expect(await findItems(readonly(), `ref-${word.slice(0, 20)}`, { limit: 9 })).toEqual([paid.outboxId])
+  })
+
+  test('leave out a rail whose amounts a later declaration hides', async () => {
+    const { filter, railType } = await three()
+    await call(executor(), 'declare_outbox_rail', [railType, true, JSON.stringify({ '/amount': 'masked' }), 'w', true])
+    expect((await searchProjected(auditor(), { ...filter, limit: 9 })).ids).toEqual([])
+    expect((await countProjected(auditor(), filter)).states.PENDING).toBe(0)
+  })
+
+  test('count items per state', async () => {
+    const railType = `rail-${randomUUID()}`
+    await enqueueUnknown(db, { railType })
+    await enqueueFailed(db, { railType })
+    const paid = await enqueuePaid(db, { railType })
+    const money = { amount: '1', currency: 'EUR', code: 'AC04', reference: 'r-3' }
+    await recordOutboxReturn(olga.control, { outboxId: paid.outboxId, ...money })
+    await project()
+    expect(await countProjected(readonly(), { railType })).toEqual({
+      states: { PENDING: 0, HELD: 1, DISPATCHED: 1, FAILED: 1, CANCELLED: 0 },
+      returned: 1,
+      truncated: false,
+    })
+    expect((await countProjected(readonly(), { railType, states: ['HELD'] })).states).toMatchObject({
+      HELD: 1,
+      FAILED: 0,
+    })
+  })
+
+  test('need a currency to compare amounts, and sort a range of amounts by amount', async () => {
+    const limit = 9
+    for (const wrong of [{ amountMin: '1' }, { amountMax: '1' }, { sort: 'largest' } as const]) {
+      await expect(searchProjected(auditor(), { ...wrong, limit })).rejects.toMatchObject({ argument: 'currency' })
+    }
+    await expect(searchProjected(auditor(), { currency: 'EUR', sort: 'newest', limit })).rejects.toMatchObject({
+      argument: 'sort',
+    })
   })
 })
 

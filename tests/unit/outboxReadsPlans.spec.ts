@@ -1,12 +1,18 @@
 import { beforeAll, expect, test } from 'vitest'
 import type { Queryable } from '../../libs/db/index.js'
 import {
+  countProjected,
   findItems,
+  narrowProjected,
   readItemViews,
+  readLatencySeries,
   readLatestAttempts,
+  readRailStatistics,
   readRecentlyChanged,
+  readSeries,
   searchItems,
   searchParticipant,
+  searchProjected,
 } from '../../libs/outbox/index.js'
 import { useTestDatabase } from '../support/database.js'
 
@@ -32,6 +38,26 @@ beforeAll(async () => {
        'ref-' || instruction_id, 5, 'sent', false
      FROM payment_outbox_identities`,
   )
+  await db.queryNoRole(
+    `INSERT INTO payment_search (outbox_id, is_message, instruction_id, idempotency_key, participant_id, rail_type, state,
+       rail_reference, returned, amount, currency)
+     SELECT outbox_id, false, instruction_id, idempotency_key, participant_id,
+       CASE WHEN substr(instruction_id, 3)::int % 400 = 0 THEN 'rare' ELSE 'sepa' END,
+       CASE WHEN substr(instruction_id, 3)::int % 500 = 0 THEN 'FAILED' ELSE 'DISPATCHED' END, 'ref-' || instruction_id,
+       false, substr(instruction_id, 3)::int + 1, CASE WHEN substr(instruction_id, 3)::int % 2 = 0 THEN 'EUR' ELSE 'USD' END
+     FROM payment_outbox_identities`,
+  )
+  // Counts of 200 participants in 100 minutes.
+  await db.queryNoRole(
+    `INSERT INTO outbox_series SELECT 'minute', CASE WHEN n % 200 = 0 THEN '' ELSE 'p-' || n % 200 END,
+       timestamptz '2026-01-31 00:00:00+00' + make_interval(mins => n / 200), 'sepa', false, 1, 1, 0, 0, 0, 0, 0, 0
+     FROM generate_series(0, ${ITEMS - 1}) n`,
+  )
+  await db.queryNoRole(
+    `INSERT INTO outbox_attempt_series SELECT 'minute', 'rail-' || n % 200,
+       timestamptz '2026-01-31 00:00:00+00' + make_interval(mins => n / 200), '', 50, 1
+     FROM generate_series(0, ${ITEMS - 1}) n`,
+  )
   await db.queryNoRole('ANALYZE')
 })
 
@@ -43,9 +69,9 @@ interface PlanNode {
   readonly Plans?: readonly PlanNode[]
 }
 
-/** Returns a readonly role that explains each query first, and the number of rows that its scans have read. */
-function explained(): { readonly role: Queryable; readonly read: () => number } {
-  const readonly = db.as('symphony_readonly')
+/** Returns a role that explains each query first, and the number of rows that its scans have read. */
+function explained(name = 'symphony_readonly'): { readonly role: Queryable; readonly read: () => number } {
+  const readonly = db.as(name)
   let total = 0
   const rowsIn = (node: PlanNode): number => {
     const own = (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * node['Actual Loops']
@@ -69,6 +95,14 @@ function explained(): { readonly role: Queryable; readonly read: () => number } 
 }
 
 const LIMIT = 10
+const MIDDLE = '01981f0e-7c00-7000-8000-000000000000'
+const OLDEST = { sort: 'oldest', limit: LIMIT } as const
+const RANGE = { currency: 'EUR', amountMin: '9001', amountMax: '10001' }
+const SERIES = { from: new Date('2026-01-31T00:00:00Z'), to: new Date('2026-01-31T02:00:00Z') }
+
+function hoursAgo(hours: number): Date {
+  return new Date(Date.now() - hours * 3_600_000)
+}
 
 test.each<[string, (role: Queryable) => Promise<unknown>]>([
   ['search for the newest items', (role) => searchItems(role, { limit: LIMIT })],
@@ -84,6 +118,30 @@ test.each<[string, (role: Queryable) => Promise<unknown>]>([
   ['find by idempotency key and scope', (role) => findItems(role, 'k-12345', { keyScope: 'key:shop', limit: LIMIT })],
   ['find by participant', (role) => findItems(role, 'p-7', { limit: LIMIT })],
   ['find by rail reference', (role) => findItems(role, 'ref-i-12345', { limit: LIMIT })],
+  ['find by the beginning of an instruction', (role) => findItems(role, 'i-1234', { limit: LIMIT })],
+  ['find by the beginning of a key', (role) => findItems(role, 'k-1234', { limit: LIMIT })],
+  ['find by the beginning of a reference', (role) => findItems(role, 'ref-i-1234', { limit: LIMIT })],
+  ['search by time', (role) => searchItems(role, { createdFrom: hoursAgo(3), createdTo: hoursAgo(2), limit: LIMIT })],
+  [
+    'search for FAILED items by time',
+    (role) => searchItems(role, { state: 'FAILED', createdFrom: hoursAgo(3), limit: LIMIT }),
+  ],
+  ['search for the oldest items', (role) => searchProjected(role, { sort: 'oldest', limit: LIMIT })],
+  ['search of a state from the oldest', (role) => searchProjected(role, { ...OLDEST, states: ['FAILED'] })],
+  ['search of a rail from the oldest', (role) => searchProjected(role, { ...OLDEST, railType: 'rare' })],
+  ['search of a participant from the oldest', (role) => searchProjected(role, { ...OLDEST, participants: ['p-7'] })],
+  [
+    'search of times from the oldest',
+    (role) => searchProjected(role, { ...OLDEST, createdFrom: hoursAgo(3), createdTo: hoursAgo(2) }),
+  ],
+  ['count of a participant', (role) => countProjected(role, { participants: ['p-7'] })],
+  ['count of a rare rail', (role) => countProjected(role, { railType: 'rare' })],
+  ['count of a state', (role) => countProjected(role, { states: ['FAILED'] })],
+  ['count of a minute', (role) => countProjected(role, { createdFrom: hoursAgo(3), createdTo: hoursAgo(2.99) })],
+  ['series of all participants', (role) => readSeries(role, SERIES)],
+  ['series of a participant', (role) => readSeries(role, { ...SERIES, participants: ['p-7'] })],
+  ['statistics of a rail', (role) => readRailStatistics(role, { ...SERIES, railType: 'rail-7' })],
+  ['latencies of a rail', (role) => readLatencySeries(role, { ...SERIES, railType: 'rail-7' })],
   ['find by an unknown word', (role) => findItems(role, 'nothing', { limit: LIMIT })],
   ['read of recent changes', (role) => readRecentlyChanged(role, { seconds: 10, limit: LIMIT })],
   [
@@ -92,6 +150,23 @@ test.each<[string, (role: Queryable) => Promise<unknown>]>([
   ],
 ])('%s reads at most 30 rows per row of its limit', async (_, ask) => {
   const { role, read } = explained()
+  await ask(role)
+  expect(read()).toBeLessThanOrEqual(30 * LIMIT)
+})
+
+test.each<[string, (role: Queryable) => Promise<unknown>]>([
+  ['search by currency', (role) => searchProjected(role, { currency: 'EUR', limit: LIMIT })],
+  ['search by smallest amount', (role) => searchProjected(role, { currency: 'EUR', sort: 'smallest', limit: LIMIT })],
+  ['search by a range of amounts', (role) => searchProjected(role, { ...RANGE, limit: LIMIT })],
+  [
+    'next page by amount',
+    (role) => searchProjected(role, { ...RANGE, after: { id: MIDDLE, amount: '9500' }, limit: LIMIT }),
+  ],
+  ['search by one amount', (role) => searchProjected(role, { ...RANGE, amountMax: '9001', limit: LIMIT })],
+  ['count of a range of amounts', (role) => countProjected(role, { ...RANGE, amountMax: '9201' })],
+  ['match of given ids', (role) => narrowProjected(role, [MIDDLE], RANGE)],
+])('%s reads at most 30 rows per row of its limit', async (_, ask) => {
+  const { role, read } = explained('symphony_auditor')
   await ask(role)
   expect(read()).toBeLessThanOrEqual(30 * LIMIT)
 })

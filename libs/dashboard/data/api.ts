@@ -25,6 +25,7 @@ import type {
   LimitProposed,
   Limits,
   Me,
+  OutboxCounts,
   OutboxPage,
   PauseBody,
   Pauses,
@@ -55,6 +56,13 @@ export interface PaymentFilter {
   readonly returned?: string
   readonly rail?: string
   readonly participant?: string
+  /** Times as the API takes them. */
+  readonly from?: string
+  readonly to?: string
+  readonly currency?: string
+  readonly amountMin?: string
+  readonly amountMax?: string
+  readonly sort?: string
 }
 
 const e = encodeURIComponent
@@ -67,6 +75,8 @@ export const readDatabases = (signal: AbortSignal) => request<Databases>('/v1/da
 
 export const listPayments = (filter: PaymentFilter & PageQuery, signal: AbortSignal) =>
   request<OutboxPage>('/v1/outbox', { query: { ...filter }, signal })
+export const countPayments = (filter: PaymentFilter, signal: AbortSignal) =>
+  request<OutboxCounts>('/v1/outbox/counts', { query: { ...filter }, signal })
 export const readTimeline = (outboxId: string, signal: AbortSignal) =>
   request<Timeline>(`/v1/outbox/${e(outboxId)}`, { signal })
 export async function readProof(outboxId: string, signal: AbortSignal): Promise<Proof> {
@@ -145,8 +155,10 @@ export const triggerJob = (name: string) => request<JobTriggered>(`/v1/jobs/${e(
 
 export const cancelTimer = (timerId: string) => request<Changed>(`/v1/timers/${e(timerId)}/cancel`, { method: 'POST' })
 
-export const listInbox = (query: PageQuery & { readonly state?: string }, signal: AbortSignal) =>
-  request<InboxPage>('/v1/inbox', { query: { ...query }, signal })
+export const listInbox = (
+  query: PageQuery & { readonly state?: string; readonly from?: string; readonly to?: string },
+  signal: AbortSignal,
+) => request<InboxPage>('/v1/inbox', { query: { ...query }, signal })
 export const reviveMessage = (source: string, messageId: string, reason: string) =>
   request<Revived>(`/v1/inbox/${e(source)}/${e(messageId)}/revive`, { method: 'POST', body: { reason } })
 export const listLeases = (query: PageQuery & { readonly released?: string }, signal: AbortSignal) =>

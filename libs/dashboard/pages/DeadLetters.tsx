@@ -11,7 +11,8 @@ import { Id } from '../parts/Id.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { PaymentCells } from '../parts/PaymentCells.js'
-import { KindFilter, listFilterOf, NoMatches, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
+import { KindFilter, listFilterOf, NoMatches, ParticipantFilter, RailFilter, toQuery } from '../parts/PaymentFilters.js'
+import { TimeRangeFilter } from '../parts/TimeRange.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { SelectionBar, useSelection, type Selection } from '../parts/Selection.js'
 import { RedriveDialog } from './payment/dialogs.js'
@@ -19,7 +20,7 @@ import { RedriveDialog } from './payment/dialogs.js'
 export function DeadLetters() {
   const filter = listFilterOf(route.value.query)
   const dead = usePages<DeadLetter>(JSON.stringify(filter), (cursor, signal) =>
-    listDlq({ ...filter, ...(cursor === undefined ? {} : { cursor }) }, signal),
+    listDlq({ ...toQuery(filter), ...(cursor === undefined ? {} : { cursor }) }, signal),
   )
   const [chosen, setChosen] = useState<OutboxItem | null>(null)
   const selection = useSelection(JSON.stringify(filter))
@@ -30,13 +31,14 @@ export function DeadLetters() {
         <h1>Dead letters</h1>
         <p class="lead">Payments that ended as failed. A redrive sends one again as a new payment.</p>
         <div class="actions">
-          <ExportButton path="/v1/dlq" query={{ ...filter }} />
+          <ExportButton path="/v1/dlq" query={toQuery(filter)} />
         </div>
       </header>
       <search class="filters">
         <KindFilter kind={filter.kind} />
         <RailFilter rail={filter.rail} />
         <ParticipantFilter participant={filter.participant} />
+        <TimeRangeFilter range={filter} of="Ended" />
       </search>
       <section class="panel" aria-label="Dead letters">
         <SelectionBar rows={dead.state.value.rows} selection={selection} onDone={dead.refresh} />

@@ -11,7 +11,8 @@ import { FreezeNote } from '../parts/FreezeNote.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { PaymentCells } from '../parts/PaymentCells.js'
-import { KindFilter, listFilterOf, NoMatches, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
+import { KindFilter, listFilterOf, NoMatches, ParticipantFilter, RailFilter, toQuery } from '../parts/PaymentFilters.js'
+import { TimeRangeFilter } from '../parts/TimeRange.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { SelectionBar, useSelection, type Selection } from '../parts/Selection.js'
 import { StateTag } from '../parts/StateTag.js'
@@ -20,7 +21,7 @@ import { ResolveDialog } from './payment/dialogs.js'
 export function Holds() {
   const filter = listFilterOf(route.value.query)
   const holds = usePages<Hold>(JSON.stringify(filter), (cursor, signal) =>
-    listHolds({ ...filter, ...(cursor === undefined ? {} : { cursor }) }, signal),
+    listHolds({ ...toQuery(filter), ...(cursor === undefined ? {} : { cursor }) }, signal),
   )
   const [chosen, setChosen] = useState<OutboxItem | null>(null)
   const selection = useSelection(JSON.stringify(filter))
@@ -33,13 +34,14 @@ export function Holds() {
           Payments that no worker sends until an operator decides. A decision about money needs two people.
         </p>
         <div class="actions">
-          <ExportButton path="/v1/holds" query={{ ...filter }} />
+          <ExportButton path="/v1/holds" query={toQuery(filter)} />
         </div>
       </header>
       <search class="filters">
         <KindFilter kind={filter.kind} />
         <RailFilter rail={filter.rail} />
         <ParticipantFilter participant={filter.participant} />
+        <TimeRangeFilter range={filter} of="Held" />
       </search>
       <section class="panel" aria-label="Holds">
         <SelectionBar rows={holds.state.value.rows} selection={selection} onDone={holds.refresh} />

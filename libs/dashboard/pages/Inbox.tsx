@@ -14,13 +14,15 @@ import { PagedTable } from '../parts/PagedTable.js'
 import { ReasonDialog } from '../parts/ReasonDialog.js'
 import { StateTag } from '../parts/StateTag.js'
 import { styleOfState } from '../parts/states.js'
+import { boundsOf, TimeRangeFilter, timeRangeOf } from '../parts/TimeRange.js'
 
 const STATES = ['seen', 'processing', 'dead', 'done']
 
 export function Inbox() {
   const state = route.value.query['state'] ?? 'seen'
-  const messages = usePages<InboxMessageView>(state, (cursor, signal) =>
-    listInbox({ state, ...(cursor === undefined ? {} : { cursor }) }, signal),
+  const range = timeRangeOf(route.value.query)
+  const messages = usePages<InboxMessageView>(JSON.stringify([state, range]), (cursor, signal) =>
+    listInbox({ state, ...boundsOf(range), ...(cursor === undefined ? {} : { cursor }) }, signal),
   )
   const [chosen, setChosen] = useState<InboxMessageView | null>(null)
   useFreshPages(messages)
@@ -30,7 +32,7 @@ export function Inbox() {
         <h1>Inbox</h1>
         <p class="lead">Messages from other systems: each is handled once, however often it is delivered.</p>
         <div class="actions">
-          <ExportButton path="/v1/inbox" query={{ state }} />
+          <ExportButton path="/v1/inbox" query={{ state, ...boundsOf(range) }} />
         </div>
       </header>
       <div class="filters">
@@ -46,6 +48,7 @@ export function Inbox() {
             </option>
           ))}
         </select>
+        <TimeRangeFilter range={range} of={state === 'dead' || state === 'done' ? 'Ended' : 'First seen'} />
       </div>
       {state === 'dead' ? null : <DeadNote />}
       <section class="panel" aria-label="Messages">

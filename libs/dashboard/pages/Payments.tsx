@@ -2,13 +2,14 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/ho
 import type { OutboxItem } from '../../http/index.js'
 import { wantsSearch, leaveField } from '../app/keys.js'
 import { pathTo, route, setQuery } from '../app/router.js'
-import { listPayments, type PaymentFilter } from '../data/api.js'
+import { countPayments, listPayments, type PaymentFilter } from '../data/api.js'
 import { count, plural } from '../data/format.js'
 import { itemsOf } from '../data/items.js'
 import { hasScope } from '../data/me.js'
 import { onServerEvent } from '../data/stream.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages, type PagesHandle } from '../data/usePages.js'
+import { useResource } from '../data/useResource.js'
 import { Empty } from '../parts/Empty.js'
 import { ExportButton } from '../parts/ExportButton.js'
 import { Icon } from '../parts/Icon.js'
@@ -21,6 +22,7 @@ import {
   NoMatches,
   ParticipantFilter,
   RailFilter,
+  toQuery,
 } from '../parts/PaymentFilters.js'
 import { ProblemNote } from '../parts/ProblemNote.js'
 import { Dialog } from '../parts/Dialog.js'
@@ -28,6 +30,7 @@ import { SelectBox, SelectionBar, useSelection, type Selection } from '../parts/
 import { Skeleton } from '../parts/Skeleton.js'
 import { styleOfState } from '../parts/states.js'
 import { StateTag } from '../parts/StateTag.js'
+import { TimeRangeFilter, timeRangeOf, type TimeRange } from '../parts/TimeRange.js'
 import { VirtualList } from '../parts/VirtualList.js'
 import { EnqueueForm } from './overview/EnqueueForm.js'
 
@@ -42,7 +45,7 @@ export function Payments() {
   const filter = filterOf(route.value.query)
   const key = JSON.stringify(filter)
   const payments = usePages<OutboxItem>(key, (cursor, signal) =>
-    listPayments({ ...filter, limit: PAGE_SIZE, ...(cursor === undefined ? {} : { cursor }) }, signal),
+    listPayments({ ...toQuery(filter), limit: PAGE_SIZE, ...(cursor === undefined ? {} : { cursor }) }, signal),
   )
   const selection = useSelection(key)
   const cells = useMemo(() => cellsOf(selection), [selection])
@@ -54,7 +57,7 @@ export function Payments() {
       <header class="page-head">
         <h1>Payments</h1>
         <div class="actions">
-          <ExportButton path="/v1/outbox" query={{ ...filter }} />
+          <ExportButton path="/v1/outbox" query={toQuery(filter)} />
           {hasScope('ingest') ? (
             <button type="button" class="button" onClick={() => setIsEnqueuing(true)}>
               New payment
@@ -63,6 +66,7 @@ export function Payments() {
         </div>
       </header>
       <Filters filter={filter} />
+      <Counts filter={filter} />
       <section class="panel" aria-label="Payments">
         {problem === undefined ? null : <ProblemNote problem={problem} onRetry={payments.refresh} />}
         <SelectionBar rows={rows.map((item) => ({ item }))} selection={selection} onDone={payments.refresh} />
@@ -97,10 +101,65 @@ export function Payments() {
   )
 }
 
-function filterOf(query: Readonly<Record<string, string>>): PaymentFilter {
-  const named = ['q', 'kind', 'state', 'returned', 'rail', 'participant'] as const
-  return Object.fromEntries(named.flatMap((name) => (query[name] ? [[name, query[name]]] : [])))
+/** Filters in the address, so that a bookmark or a link opens the same view. */
+type Filter = PaymentFilter & TimeRange
+
+function filterOf(query: Readonly<Record<string, string>>): Filter {
+  const named = ['q', 'kind', 'state', 'returned', 'rail', 'participant', 'currency', 'amountMin', 'amountMax', 'sort']
+  return {
+    ...timeRangeOf(query),
+    ...Object.fromEntries(named.flatMap((name) => (query[name] ? [[name, query[name]]] : []))),
+  }
 }
+
+/** States of the counts, with the filter that shows them; none if the list has no such filter. */
+const COUNTED = {
+  PENDING: undefined,
+  HELD: { state: 'HELD', returned: '' },
+  DISPATCHED: { state: 'DISPATCHED', returned: '' },
+  FAILED: { state: 'FAILED', returned: '' },
+  CANCELLED: undefined,
+} as const
+
+/** Numbers of payments per state that match the other filters. A search by word has no counts. */
+function Counts({ filter }: { readonly filter: Filter }) {
+  const { q, state: _state, returned: _returned, sort: _sort, ...others } = filter
+  const counts = useResource({
+    key: JSON.stringify(others),
+    load: (signal) => countPayments(toQuery(others), signal),
+    concerns: ({ type }) => type === 'items',
+    everyMs: COUNT_EVERY_MS,
+  })
+  const { value } = counts.state.value
+  if (q !== undefined) return null
+  const number = (size: number | undefined) =>
+    size === undefined ? '–' : `${count(size)}${value?.truncated === true ? '+' : ''}`
+  return (
+    <ul class="state-counts" aria-label="Payments per state">
+      {Object.entries(COUNTED).map(([state, query]) => (
+        <li key={state}>
+          {query === undefined ? (
+            <span class="quiet">{state === 'PENDING' ? 'Pending' : styleOfState(state).word}</span>
+          ) : (
+            <a href={pathTo(route.value.parts, { ...route.value.query, ...query })}>{styleOfState(state).word}</a>
+          )}{' '}
+          <strong>{number(value?.states[isCounted(state) ? state : 'PENDING'])}</strong>
+        </li>
+      ))}
+      <li>
+        <a href={pathTo(route.value.parts, { ...route.value.query, state: '', returned: 'true' })}>Returned</a>{' '}
+        <strong>{number(value?.returned)}</strong>
+      </li>
+    </ul>
+  )
+}
+
+function isCounted(state: string): state is keyof typeof COUNTED {
+  return Object.hasOwn(COUNTED, state)
+}
+
+/** The counts are projected after sealing, about once a second. */
+const COUNT_EVERY_MS = 10_000
 
 /** Updates the states of loaded rows by events. Loads new payments while the list is scrolled to the top. */
 function useLiveRows(payments: PagesHandle<OutboxItem>): void {
@@ -121,7 +180,7 @@ function withState(row: OutboxItem, state: OutboxItem['state'] | undefined): Out
   return state === undefined || state === row.state ? row : { ...row, state }
 }
 
-function Filters({ filter }: { readonly filter: PaymentFilter }) {
+function Filters({ filter }: { readonly filter: Filter }) {
   const search = useRef<HTMLInputElement>(null)
   // Sets the focus before the first paint, so that no letter typed after the slash is lost.
   useLayoutEffect(() => {
@@ -138,7 +197,7 @@ function Filters({ filter }: { readonly filter: PaymentFilter }) {
           data-search
           class="input"
           type="search"
-          aria-label="Search payments by id, instruction or rail reference"
+          aria-label="Search payments by id, instruction, key or rail reference"
           placeholder="Search an id, instruction or reference"
           defaultValue={filter.q ?? ''}
           onKeyDown={leaveField}
@@ -163,7 +222,70 @@ function Filters({ filter }: { readonly filter: PaymentFilter }) {
       <KindFilter kind={filter.kind} />
       <RailFilter rail={filter.rail} />
       <ParticipantFilter participant={filter.participant} />
+      <TimeRangeFilter range={filter} of="Created" />
+      <AmountFilter filter={filter} />
     </search>
+  )
+}
+
+/** Amounts are compared within one currency, so the other fields appear after its choice. */
+function AmountFilter({ filter }: { readonly filter: Filter }) {
+  const { currency, amountMin, amountMax, sort } = filter
+  return (
+    <>
+      <input
+        class="input narrow"
+        aria-label="Currency"
+        placeholder="Any currency"
+        maxLength={3}
+        pattern="[A-Za-z]{3}"
+        defaultValue={currency ?? ''}
+        onKeyDown={leaveField}
+        onInput={({ currentTarget: { value, validity } }) => {
+          if (!validity.valid) return
+          const cleared = { amountMin: '', amountMax: '', sort: '' }
+          filterSoon({ currency: value.toUpperCase(), ...(value === '' ? cleared : {}) })
+        }}
+      />
+      {currency === undefined ? null : <AmountField name="amountMin" label="Amount from" value={amountMin} />}
+      {currency === undefined ? null : <AmountField name="amountMax" label="Amount to" value={amountMax} />}
+      <select
+        class="input"
+        aria-label="Order"
+        value={sort ?? ''}
+        onChange={({ currentTarget }) => setQuery({ sort: currentTarget.value })}
+      >
+        <option value="">{currency === undefined ? 'Newest first' : 'Largest first'}</option>
+        {currency === undefined ? (
+          <option value="oldest">Oldest first</option>
+        ) : (
+          <option value="smallest">Smallest first</option>
+        )}
+      </select>
+    </>
+  )
+}
+
+interface AmountFieldProps {
+  readonly name: 'amountMin' | 'amountMax'
+  readonly label: string
+  readonly value: string | undefined
+}
+
+function AmountField({ name, label, value }: AmountFieldProps) {
+  return (
+    <input
+      class="input narrow"
+      inputMode="decimal"
+      pattern="[0-9]+([.][0-9]{1,4})?"
+      aria-label={label}
+      placeholder={label}
+      defaultValue={value ?? ''}
+      onKeyDown={leaveField}
+      onInput={({ currentTarget }) => {
+        if (currentTarget.validity.valid) filterSoon({ [name]: currentTarget.value.trim() })
+      }}
+    />
   )
 }
 

@@ -3,9 +3,10 @@ import { pathTo, setQuery } from '../app/router.js'
 import { whenQuiet } from '../data/clock.js'
 import { status } from '../data/status.js'
 import { Empty } from './Empty.js'
+import { boundsOf, timeRangeOf, type TimeRange } from './TimeRange.js'
 
 /** Filters of every list of payments. They are part of the address. */
-interface ListFilter {
+interface ListFilter extends TimeRange {
   readonly kind?: string
   readonly rail?: string
   readonly participant?: string
@@ -13,7 +14,10 @@ interface ListFilter {
 
 export function listFilterOf(query: Readonly<Record<string, string>>): ListFilter {
   const named = ['kind', 'rail', 'participant'] as const
-  return Object.fromEntries(named.flatMap((name) => (query[name] ? [[name, query[name]]] : [])))
+  return {
+    ...timeRangeOf(query),
+    ...Object.fromEntries(named.flatMap((name) => (query[name] ? [[name, query[name]]] : []))),
+  }
 }
 
 /** Returns rails with pending payments or a worker; `simulated` if none is known yet. */
@@ -65,6 +69,18 @@ export function ParticipantFilter({ participant }: { readonly participant: strin
       onInput={({ currentTarget }) => filterSoon({ participant: currentTarget.value.trim() })}
     />
   )
+}
+
+/** Returns the filter as the API takes it: a preset of the range becomes its times. */
+export function toQuery<Filter extends TimeRange>({ range, from, to, ...filter }: Filter) {
+  return {
+    ...filter,
+    ...boundsOf({
+      ...(range === undefined ? {} : { range }),
+      ...(from === undefined ? {} : { from }),
+      ...(to === undefined ? {} : { to }),
+    }),
+  }
 }
 
 /** Explains a list that is empty because of its filters. */

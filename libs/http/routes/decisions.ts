@@ -40,6 +40,8 @@ import {
   page,
   participantsFor,
   proposalIdParam,
+  range,
+  sinceUntil,
   UUID_PART,
 } from './parameters.js'
 import { route, type RouteResponse, type Example, type Route } from './route.js'
@@ -48,6 +50,7 @@ const listQuery = {
   kind: Type.Optional(ItemKindShape),
   rail: Type.Optional(Id),
   participant: Type.Optional(Id),
+  ...range,
   ...page,
 }
 const REASON = { reason: 'seen in the bank’s report' }
@@ -65,6 +68,7 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
       query: listQuery,
       answers: { 200: { description: 'A page of dead letters.', schema: DlqPage } },
       problems: ['INVALID_QUERY', 'PARTICIPANT_REFUSED'],
+      invalid: 'INVALID_QUERY',
       example: {
         query: { limit: '20' },
         status: 200,
@@ -88,6 +92,7 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
       query: listQuery,
       answers: { 200: { description: 'A page of held payments.', schema: HoldPage } },
       problems: ['INVALID_QUERY', 'PARTICIPANT_REFUSED'],
+      invalid: 'INVALID_QUERY',
       example: {
         query: { limit: '20' },
         status: 200,
@@ -286,6 +291,8 @@ interface ListQuery {
   readonly kind?: ItemKind
   readonly rail?: string
   readonly participant?: string
+  readonly from?: string
+  readonly to?: string
   readonly cursor?: string
   readonly limit?: number
 }
@@ -299,6 +306,7 @@ function searchIn(list: typeof FAILED, identity: Identity, query: ListQuery) {
     ...ofParticipants(participantsFor(identity, participant)),
     ...(kind === undefined ? {} : { kind }),
     ...(rail === undefined ? {} : { railType: rail }),
+    ...sinceUntil(query),
     ...(before === undefined ? {} : { before }),
   }
 }

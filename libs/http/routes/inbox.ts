@@ -5,7 +5,16 @@ import type { Api } from '../Api.js'
 import { nullable, oneOf, pageOf, shape, Timestamp, Uuid, WholeNumber } from '../shapes/common.js'
 import { ReasonBody } from '../shapes/decisions.js'
 import { EXAMPLE } from './examples.js'
-import { decodeCursor, encodeCursor, LIMIT_DEFAULT, MICROS_PART, page, TEXT_PART } from './parameters.js'
+import {
+  decodeCursor,
+  encodeCursor,
+  LIMIT_DEFAULT,
+  MICROS_PART,
+  page,
+  range,
+  sinceUntil,
+  TEXT_PART,
+} from './parameters.js'
 import { route, type Route } from './route.js'
 
 export const InboxStateShape = oneOf(['seen', 'processing', 'done', 'dead'])
@@ -47,9 +56,10 @@ export function inboxRoutes({ roles }: Api): readonly Route[] {
       summary: 'Messages from other systems in a state, newest first; ended messages by the time of their end.',
       access: 'read',
       participants: 'refused',
-      query: { state: Type.Optional(InboxStateShape), ...page },
+      query: { state: Type.Optional(InboxStateShape), ...range, ...page },
       answers: { 200: { description: 'A page of messages; dead ones by default.', schema: InboxPage } },
       problems: ['INVALID_QUERY'],
+      invalid: 'INVALID_QUERY',
       example: {
         query: { state: 'dead' },
         status: 200,
@@ -75,9 +85,9 @@ export function inboxRoutes({ roles }: Api): readonly Route[] {
           next: null,
         },
       },
-      handle: async ({ query: { state = 'dead', cursor, limit = LIMIT_DEFAULT } }) => {
+      handle: async ({ query: { state = 'dead', cursor, limit = LIMIT_DEFAULT, ...times } }) => {
         const after = decodeCursor(MESSAGES, cursor)
-        const rows = await readInboxPage(roles.readonly, { state, after, limit })
+        const rows = await readInboxPage(roles.readonly, { state, after, limit, ...sinceUntil(times) })
         const last = rows.length === limit ? rows.at(-1) : undefined
         return {
           items: rows.map(({ view }) => view),

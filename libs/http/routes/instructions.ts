@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { Type } from '#typebox'
-import { InvalidArgumentError, parseTimestamp, requiredIdempotencyKey, type Clock } from '../../core/index.js'
+import { InvalidArgumentError, requiredIdempotencyKey, type Clock } from '../../core/index.js'
 import {
   traceContextFromHeaders,
   enqueueChecked,
@@ -25,7 +25,7 @@ import {
   type Accepted as AcceptedAnswer,
 } from '../shapes/instructions.js'
 import { ATTEMPT_EXAMPLE, EXAMPLE, ITEM_EXAMPLE } from './examples.js'
-import { isVisible, requireParticipant } from './parameters.js'
+import { isVisible, parseTime, requireParticipant } from './parameters.js'
 import { route, type Route } from './route.js'
 
 const BODY_EXAMPLE = {
@@ -222,12 +222,6 @@ interface Origin {
   /** Prefix of field names in errors. @default empty */
   readonly place?: string
   readonly trace: ReturnType<typeof traceContextFromHeaders>
-}
-
-export function parseTime(argument: string, text: string): Date {
-  const time = parseTimestamp(text)
-  if (time !== undefined) return time
-  throw new InvalidArgumentError(argument, 'expected a time with its offset, such as 2026-01-31T12:00:00Z')
 }
 
 function requiredKey({ headers }: FastifyRequest): string {

@@ -1,7 +1,6 @@
 import { Type } from '#typebox'
 import { readItemProof, type ProvenRow, type RowProof } from '../../ledger/index.js'
 import {
-  findItems,
   readAttemptViews,
   readEventViews,
   readItemViews,
@@ -9,24 +8,13 @@ import {
   readProposalsOf,
   readRedrives,
   readReplacement,
-  searchItems,
-  searchParticipant,
-  type ItemKind,
 } from '../../outbox/index.js'
 import { readPaymentEntries } from '../../reconciliation/index.js'
 import type { Identity } from '../access/Identity.js'
 import type { Api, Role, ShowPayload } from '../Api.js'
 import { ProblemError } from '../Problem.js'
-import { Id, oneOf } from '../shapes/common.js'
-import {
-  ItemKindShape,
-  ItemStateShape,
-  OutboxPage,
-  Proof,
-  Timeline,
-  type ProofBlock,
-  type ProofRow,
-} from '../shapes/outbox.js'
+import { oneOf } from '../shapes/common.js'
+import { OutboxCounts, OutboxPage, Proof, Timeline, type ProofBlock, type ProofRow } from '../shapes/outbox.js'
 import { ATTEMPT_EXAMPLE, EXAMPLE, ITEM_EXAMPLE } from './examples.js'
 import {
   decodeCursor,
@@ -35,18 +23,12 @@ import {
   isVisible,
   LIMIT_DEFAULT,
   NUMBER_PART,
-  ofParticipants,
   outboxIdParam,
   page,
-  participantsFor,
-  UUID_PART,
 } from './parameters.js'
+import { countPayments, filters, findPayments, matchesLive } from './paymentSearch.js'
 import { readFindings } from './reconciliations.js'
 import { route, type Route } from './route.js'
-
-const BY_ID = { list: 'outbox', parts: { id: UUID_PART } }
-const BY_FAILURE = { list: 'failed', parts: { id: UUID_PART } }
-const BY_SEQUENCE = { list: 'stream', parts: { number: NUMBER_PART } }
 
 const BY_ROW = { list: 'proof', parts: { kind: /^(?:identity|attempt|event)$/, number: NUMBER_PART } }
 
@@ -58,7 +40,7 @@ export function outboxRoutes(api: Api): readonly Route[] {
       path: '/v1/outbox',
       tag: 'payments',
       summary:
-        'Payments, newest first, filtered by state, return, rail, participant or a search word. Failed payments are sorted by the time of their failure.',
+        'Payments, newest first, filtered by state, return, rail, participant, time, amount or a search word. Failed payments are sorted by the time of their failure.',
       access: 'read',
       participants: 'filtered',
       query: {
@@ -67,14 +49,16 @@ export function outboxRoutes(api: Api): readonly Route[] {
             minLength: 1,
             maxLength: 255,
             description:
-              'instruction id, participant, rail reference, idempotency key of this caller, or outbox id (at least its first eight digits): returns one page of the newest matches',
+              'participant, beginning of an instruction id, idempotency key or rail reference (three characters), or of an outbox id (eight digits): returns one page of the newest matches',
           }),
         ),
-        kind: Type.Optional(ItemKindShape),
-        state: Type.Optional(ItemStateShape),
-        returned: Type.Optional(oneOf(['true'], 'only payments of which the rail returned money')),
-        rail: Type.Optional(Id),
-        participant: Type.Optional(Id),
+        ...filters,
+        sort: Type.Optional(
+          oneOf(
+            ['newest', 'oldest', 'largest', 'smallest'],
+            'default newest; largest and smallest need a currency. Lists by amount and from the oldest are a few seconds behind',
+          ),
+        ),
         ...page,
       },
       answers: { 200: { description: 'A page of payments.', schema: OutboxPage } },
@@ -86,29 +70,33 @@ export function outboxRoutes(api: Api): readonly Route[] {
         answer: { items: [ITEM_EXAMPLE], next: null },
       },
       handle: async ({ identity, query }) => {
-        const { q, kind, state, rail, participant, cursor, limit = LIMIT_DEFAULT } = query
-        const returned = query.returned === 'true'
-        const participants = participantsFor(identity, participant)
-        const found =
-          q !== undefined
-            ? await named(roles.readonly, q, { participants, keyScope: identity.keyScope, cursor, limit })
-            : participant !== undefined && state === undefined && rail === undefined && !returned
-              ? await streamOf(roles.readonly, participant, { kind, cursor, limit })
-              : await searched(roles.readonly, { participants, kind, state, returned, rail, cursor, limit })
+        const found = await findPayments(roles, identity, query)
         const items = await readItemViews(roles.readonly, found.ids)
-        // With a search word, the filters by kind, state, return and rail apply to its matches.
-        const kept =
-          q === undefined
-            ? items
-            : items.filter(
-                (item) =>
-                  (kind === undefined || (kind === 'message') === item.isMessage) &&
-                  (state ?? item.state) === item.state &&
-                  (!returned || item.returned) &&
-                  (rail ?? item.railType) === item.railType,
-              )
-        return { items: kept, next: found.next }
+        // A search by word ignores these filters, and the search table may have an older state.
+        return { items: items.filter((item) => matchesLive(item, query)), next: found.next }
       },
+    }),
+    route({
+      method: 'GET',
+      path: '/v1/outbox/counts',
+      tag: 'payments',
+      summary: 'Number of payments per state that match the filters of GET /v1/outbox, a few seconds behind.',
+      access: 'read',
+      participants: 'filtered',
+      query: filters,
+      answers: { 200: { description: 'Counts of at most 20000 payments.', schema: OutboxCounts } },
+      problems: ['INVALID_QUERY', 'PARTICIPANT_REFUSED'],
+      invalid: 'INVALID_QUERY',
+      example: {
+        query: { rail: EXAMPLE.railType },
+        status: 200,
+        answer: {
+          states: { PENDING: 3, HELD: 1, DISPATCHED: 1041, FAILED: 2, CANCELLED: 1 },
+          returned: 1,
+          truncated: false,
+        },
+      },
+      handle: ({ identity, query }) => countPayments(roles, identity, query),
     }),
     route({
       method: 'GET',
@@ -211,74 +199,6 @@ export function outboxRoutes(api: Api): readonly Route[] {
 /** Throws ITEM_NOT_FOUND, also for an item of another participant. */
 export async function requireItem(role: Role, identity: Identity, outboxId: string): Promise<void> {
   if (!isVisible(identity, await readParticipantOf(role, outboxId))) throw new ProblemError('ITEM_NOT_FOUND')
-}
-
-interface Page {
-  readonly cursor: string | undefined
-  readonly limit: number
-}
-
-interface Found {
-  readonly ids: readonly string[]
-  readonly next: string | null
-}
-
-async function searched(
-  role: Role,
-  { participants, kind, state, returned, rail, cursor, limit }: Page & SearchedBy,
-): Promise<Found> {
-  // Failed items have another order, so a cursor of one list is invalid in the other.
-  const list = state === 'FAILED' ? BY_FAILURE : BY_ID
-  const before = decodeCursor(list, cursor)?.id
-  const { ids, next } = await searchItems(role, {
-    limit,
-    returned,
-    ...ofParticipants(participants),
-    ...(kind === undefined ? {} : { kind }),
-    ...(state === undefined ? {} : { state }),
-    ...(rail === undefined ? {} : { railType: rail }),
-    ...(before === undefined ? {} : { before }),
-  })
-  return { ids, next: next === null ? null : encodeCursor(list, { id: next }) }
-}
-
-interface SearchedBy {
-  readonly participants: readonly string[] | undefined
-  readonly kind: ItemKind | undefined
-  readonly state: Parameters<typeof searchItems>[1]['state'] | undefined
-  readonly returned: boolean
-  readonly rail: string | undefined
-}
-
-async function streamOf(
-  role: Role,
-  participant: string,
-  { kind, cursor, limit }: Page & Pick<SearchedBy, 'kind'>,
-): Promise<Found> {
-  const number = decodeCursor(BY_SEQUENCE, cursor)?.number
-  const before = number === undefined ? {} : { before: BigInt(number) }
-  const { ids, next } = await searchParticipant(role, participant, {
-    ...before,
-    ...(kind === undefined ? {} : { kind }),
-    limit,
-  })
-  return { ids, next: next === null ? null : encodeCursor(BY_SEQUENCE, { number: String(next) }) }
-}
-
-async function named(
-  role: Role,
-  word: string,
-  {
-    participants,
-    keyScope,
-    cursor,
-    limit,
-  }: Page & { readonly participants: readonly string[] | undefined; readonly keyScope: string },
-): Promise<Found> {
-  if (cursor !== undefined) {
-    throw new ProblemError('INVALID_QUERY', 'cursor: a search by word has one page', { argument: 'cursor' })
-  }
-  return { ids: await findItems(role, word, { ...ofParticipants(participants), keyScope, limit }), next: null }
 }
 
 /** Reads the rows after a cursor: one more than a page may have, to know whether another page follows. */

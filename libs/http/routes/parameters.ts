@@ -1,4 +1,5 @@
 import { Type } from '#typebox'
+import { InvalidArgumentError, parseTimestamp } from '../../core/index.js'
 import type { Identity } from '../access/Identity.js'
 import { ProblemError } from '../Problem.js'
 import { Cursor, Id, oneOf, Uuid } from '../shapes/common.js'
@@ -14,6 +15,44 @@ export const page = {
       'json, the default: a page; csv, ndjson: a file of all rows, without cursor and limit',
     ),
   ),
+}
+
+const Time = Type.String({ maxLength: 40, description: 'RFC 3339 time with its offset' })
+
+/** Range of time of a list. */
+export const range = {
+  from: Type.Optional(Time),
+  to: Type.Optional({ ...Time, description: 'RFC 3339 time, exclusive' }),
+}
+
+interface TimeRange {
+  readonly from?: string
+  readonly to?: string
+}
+
+/** Returns the bounds of a range. */
+export function sinceUntil({ from, to }: TimeRange): { readonly since?: Date; readonly until?: Date } {
+  const since = from === undefined ? undefined : parseTime('from', from)
+  const until = to === undefined ? undefined : parseTime('to', to)
+  if (since !== undefined && until !== undefined && since >= until) {
+    throw new InvalidArgumentError('from', 'expected a time before the end of the range')
+  }
+  return { ...(since === undefined ? {} : { since }), ...(until === undefined ? {} : { until }) }
+}
+
+/** Returns the bounds of a range of creation times. */
+export function createdBetween(query: TimeRange): { readonly createdFrom?: Date; readonly createdTo?: Date } {
+  const { since, until } = sinceUntil(query)
+  return {
+    ...(since === undefined ? {} : { createdFrom: since }),
+    ...(until === undefined ? {} : { createdTo: until }),
+  }
+}
+
+export function parseTime(argument: string, text: string): Date {
+  const time = parseTimestamp(text)
+  if (time !== undefined) return time
+  throw new InvalidArgumentError(argument, 'expected a time with its offset, such as 2026-01-31T12:00:00Z')
 }
 
 export const outboxIdParam = { outboxId: Uuid }

@@ -2,9 +2,8 @@ import { recordOutboxReturn } from '../../outbox/index.js'
 import type { Api } from '../Api.js'
 import { ReturnBody, ReturnRecorded } from '../shapes/decisions.js'
 import { EXAMPLE } from './examples.js'
-import { parseTime } from './instructions.js'
 import { requireItem } from './outbox.js'
-import { outboxIdParam } from './parameters.js'
+import { outboxIdParam, parseTime } from './parameters.js'
 import { route, type Route } from './route.js'
 
 export function returnRoutes({ roles }: Api): readonly Route[] {

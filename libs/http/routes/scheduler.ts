@@ -28,7 +28,6 @@ import {
   type JobBody as JobGiven,
 } from '../shapes/scheduler.js'
 import { EXAMPLE } from './examples.js'
-import { parseTime } from './instructions.js'
 import {
   type CursorKind,
   decodeCursor,
@@ -37,6 +36,9 @@ import {
   LIMIT_DEFAULT,
   MICROS_PART,
   page,
+  parseTime,
+  range,
+  sinceUntil,
   timerIdParam,
   UUID_PART,
 } from './parameters.js'
@@ -160,9 +162,10 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
       access: 'read',
       participants: 'refused',
       params: jobNameParam,
-      query: { state: Type.Optional(oneOf([...WORK_STATES])), ...page },
+      query: { state: Type.Optional(oneOf([...WORK_STATES])), ...range, ...page },
       answers: { 200: { description: 'A page of runs.', schema: JobRunPage } },
       problems: ['INVALID_QUERY', 'INVALID_ARGUMENT'],
+      invalid: 'INVALID_QUERY',
       example: {
         params: PARAMS,
         query: { limit: '20' },
@@ -188,9 +191,9 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
           next: null,
         },
       },
-      handle: async ({ params: { name }, query: { state, cursor, limit = LIMIT_DEFAULT } }) => {
-        const after = decodeCursor(RUNS, cursor)
-        return paged(RUNS, await readJobRunPage(roles.readonly, { jobName: name, state, after, limit }), limit)
+      handle: async ({ params: { name }, query: { state, cursor, limit = LIMIT_DEFAULT, ...times } }) => {
+        const search = { jobName: name, state, after: decodeCursor(RUNS, cursor), limit, ...sinceUntil(times) }
+        return paged(RUNS, await readJobRunPage(roles.readonly, search), limit)
       },
     }),
     route({

@@ -6,8 +6,7 @@ import { Id } from '../shapes/common.js'
 import { ItemKindShape } from '../shapes/outbox.js'
 import { GrainShape, LatencySeries, RailStatisticsList, Series, type SeriesGrain } from '../shapes/series.js'
 import { EXAMPLE } from './examples.js'
-import { parseTime } from './instructions.js'
-import { ofParticipants, participantsFor } from './parameters.js'
+import { ofParticipants, parseTime, participantsFor } from './parameters.js'
 import { route, type Route } from './route.js'
 
 const range = {

@@ -86,6 +86,20 @@ const itemFields = {
 export const OutboxItem = shape(itemFields)
 export type OutboxItem = Static<typeof OutboxItem>
 
+/** Number of payments per state, as last projected. */
+export const OutboxCounts = shape({
+  states: shape({
+    PENDING: Type.Integer({ description: 'in the queue and not held' }),
+    HELD: Type.Integer(),
+    DISPATCHED: Type.Integer(),
+    FAILED: Type.Integer({ description: 'without cancelled ones' }),
+    CANCELLED: Type.Integer(),
+  }),
+  returned: Type.Integer({ description: 'payments among them of which the rail returned money' }),
+  truncated: Type.Boolean({ description: 'more match: only 20000 entries are counted, in the order of the list' }),
+})
+export type OutboxCounts = Static<typeof OutboxCounts>
+
 export const OutboxPage = pageOf(OutboxItem)
 export type OutboxPage = Static<typeof OutboxPage>
 

@@ -7,7 +7,14 @@ import type { ItemKind, ItemState } from '../statusTypes.js'
  * page starts below the last id of the page before it.
  */
 
-export interface ItemSearch {
+/** Range of the time at which items were enqueued. */
+export interface CreatedRange {
+  readonly createdFrom?: Date
+  /** End, exclusive. */
+  readonly createdTo?: Date
+}
+
+export interface ItemSearch extends CreatedRange {
   /** Kind of the items. @default payment */
   readonly kind?: ItemKind
   readonly state?: ItemState
@@ -55,36 +62,41 @@ export async function searchItems(
     throw new InvalidArgumentError('returned', 'expected no state, or DISPATCHED: no other payment can be returned')
   }
   const limit = boundedInteger('limit', search.limit, PAGE)
-  const before = requiredUuid('before', search.before ?? LAST_UUID)
+  const [first, end] = createdBounds(search)
+  const last = requiredUuid('before', search.before ?? LAST_UUID)
+  // FAILED items are in the order of failure, which may be long after the range.
+  const before = state !== 'FAILED' && end < last ? end : last
   const stretch = returned ? returnedStretch(role) : stretchOf(role, state)
   const { rows } = await role.query<{ id: string; place: string }>(
     `SELECT s.id, s.place FROM (${stretch} LIMIT ${STRETCH}) s
-     WHERE s.is_message = $10::boolean AND ($2::text IS NULL OR s.rail_type = $2) AND ($3::text[] IS NULL OR s.participant_id = ANY ($3))
-       AND ($4::timestamptz IS NULL OR s.at >= $4) AND ($5::timestamptz IS NULL OR s.at < $5)
-       AND ($6::text IS NULL OR s.error_code = $6) AND NOT ($9::boolean AND s.cancelled)
-       AND (NOT $7::boolean OR NOT (
+     WHERE s.is_message = $10::boolean AND ($3::text IS NULL OR s.rail_type = $3) AND ($4::text[] IS NULL OR s.participant_id = ANY ($4))
+       AND ($5::timestamptz IS NULL OR s.at >= $5) AND ($6::timestamptz IS NULL OR s.at < $6)
+       AND ($7::text IS NULL OR s.error_code = $7) AND NOT ($9::boolean AND s.cancelled)
+       AND s.id >= $2::uuid AND s.id < $11::uuid
+       AND (NOT $8::boolean OR NOT (
          EXISTS (SELECT FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.redrive_of = s.id)
          OR EXISTS (SELECT FROM ${qualify(role, 'payment_outbox_proposals')} q
                     WHERE q.outbox_id = s.id AND q.status = 'OPEN')))
-     ORDER BY s.place DESC LIMIT $8`,
+     ORDER BY s.place DESC LIMIT ${limit}`,
     [
       before,
+      first,
       railType === undefined ? null : requiredId('railType', railType),
       participants?.map((id, index) => requiredId(`participants[${index}]`, id)) ?? null,
       since ?? null,
       until ?? null,
       errorCode ?? null,
       undecided,
-      limit,
       omitCancelled,
       kind === 'message',
+      end,
     ],
   )
   const ids = rows.map(({ id }) => id)
   if (ids.length === limit) return { ids, next: rows.at(-1)?.place ?? null }
   const { rows: ends } = await role.query<{ place: string }>(
     `SELECT s.place FROM (${stretch} OFFSET ${STRETCH - 1} LIMIT 1) s`,
-    [before],
+    [before, first],
   )
   return { ids, next: ends[0]?.place ?? null }
 }
@@ -129,8 +141,25 @@ function returnedStretch(role: Queryable): string {
 const HELD = 'p.held_at AS at, NULL::text AS error_code, false AS cancelled'
 const NOT_ENDED = 'NULL::timestamptz AS at, NULL::text AS error_code, false AS cancelled'
 
+/** No item ends, and none is returned, before it is enqueued: the lower bound of ids holds for every place. */
 function below(place: string): string {
-  return `${place} < $1::uuid ORDER BY ${place} DESC`
+  return `${place} < $1::uuid AND ${place} >= $2::uuid ORDER BY ${place} DESC`
+}
+
+/** Returns the smallest id of the range, and the first id after it. */
+function createdBounds({ createdFrom, createdTo }: CreatedRange): readonly [string, string] {
+  return [
+    createdFrom === undefined ? FIRST_UUID : minUuidAt(createdFrom),
+    createdTo === undefined ? LAST_UUID : minUuidAt(createdTo),
+  ]
+}
+
+/** Returns an id below every id of this millisecond or later. */
+export function minUuidAt(time: Date): string {
+  const ms = time.getTime()
+  if (Number.isNaN(ms)) throw new InvalidArgumentError('created', 'expected a valid Date')
+  const digits = Math.min(Math.max(ms, 0), MS_MAX).toString(16).padStart(12, '0')
+  return `${digits.slice(0, 8)}-${digits.slice(8)}-0000-0000-000000000000`
 }
 
 /** Conditions of the states in the view outbox_operational_status. Either all lease columns are set or none. */
@@ -163,14 +192,15 @@ export async function searchParticipant(
 interface FindOptions {
   /** Participants whose items are searched. @default all */
   readonly participants?: readonly string[]
-  /** Scope in which idempotency keys are searched too. @default none: no index holds keys without their scope */
+  /** Scope in which idempotency keys are searched too, before they are projected. @default none */
   readonly keyScope?: string
   readonly limit: number
 }
 
 /**
  * Finds the newest items by one word: an instruction, a participant, the rail's reference, an idempotency key of
- * `keyScope`, or the beginning of an outbox id. Each of these searches uses an index.
+ * `keyScope`, or the beginning of an outbox id. Of projected items it also finds the beginning of an instruction, a key
+ * or a reference, from three characters on. Each of these searches uses an index.
  */
 export async function findItems(
   role: Queryable,
@@ -198,6 +228,7 @@ export async function findItems(
        )}
        UNION ALL
        ${theirs(`${identities} WHERE i.outbox_id BETWEEN $4::uuid AND $5::uuid ORDER BY i.outbox_id DESC`)}
+       ${['instruction_id', 'idempotency_key', 'rail_reference'].map((column) => `UNION ALL ${theirs(beginning(role, column), BEGINNING_MAX)}`).join('\n')}
      ) f ORDER BY f.id DESC LIMIT $3`,
     [
       requiredText('word', word, WORD_LENGTH_MAX),
@@ -205,17 +236,24 @@ export async function findItems(
       boundedInteger('limit', limit, PAGE),
       ...uuidRange(word),
       keyScope ?? null,
+      ...(word.length < PREFIX_LENGTH_MIN ? [null, null] : [word, `${word}\u{10FFFF}`]),
     ],
   )
   return rows.map(({ id }) => id)
+}
+
+/** Returns the projected items whose column begins with $7. The columns sort by bytes, and $8 ends in the last character. */
+function beginning(role: Queryable, column: string): string {
+  return `SELECT s.outbox_id AS id, s.outbox_id AS place, s.participant_id FROM ${qualify(role, 'payment_search')} s
+    WHERE s.${column} >= $7::text AND s.${column} < $8::text ORDER BY s.${column}`
 }
 
 /**
  * Limits a scan to these participants ($2) and one page ($3). The participant filter applies before the page is cut;
  * otherwise items of other participants would fill the page of a restricted key.
  */
-function theirs(scan: string): string {
-  return `(SELECT s.id FROM (${scan} LIMIT ${STRETCH}) s
+function theirs(scan: string, stretch = STRETCH): string {
+  return `(SELECT s.id FROM (${scan} LIMIT ${stretch}) s
     WHERE $2::text[] IS NULL OR s.participant_id = ANY ($2) ORDER BY s.place DESC LIMIT $3)`
 }
 
@@ -277,6 +315,10 @@ const RECENT_SECONDS = Object.freeze({ min: 1, max: 3_600 })
 /** Maximum number of rows that one page scans. */
 export const STRETCH = 50_000
 const WORD_LENGTH_MAX = 255
+/** With fewer characters, a beginning matches most items. */
+const PREFIX_LENGTH_MIN = 3
+/** Maximum number of items with a beginning, of which the newest are shown. */
+const BEGINNING_MAX = 5_000
 
 export const PAGE = Object.freeze({ min: 1, max: 1_000 })
 
@@ -285,3 +327,6 @@ export const PAGE = Object.freeze({ min: 1, max: 1_000 })
  * use an index.
  */
 export const LAST_UUID = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+/** Largest time of a UUID version 7. */
+const MS_MAX = 0xffff_ffff_ffff
+const FIRST_UUID = '00000000-0000-0000-0000-000000000000'

@@ -1,0 +1,89 @@
+import { setQuery } from '../app/router.js'
+import { readClock } from '../data/clock.js'
+
+/** Ranges of time by their name in the address. A preset ends now, so a bookmark moves with the time. */
+const PRESETS: ReadonlyMap<string, { readonly label: string; readonly ms: number }> = new Map([
+  ['1h', { label: 'Last hour', ms: 3_600_000 }],
+  ['24h', { label: 'Last 24 hours', ms: 86_400_000 }],
+  ['7d', { label: 'Last 7 days', ms: 604_800_000 }],
+  ['30d', { label: 'Last 30 days', ms: 2_592_000_000 }],
+])
+const CUSTOM = 'custom'
+
+/** Range as it is in the address: a preset, or two times in UTC. */
+export interface TimeRange {
+  readonly range?: string
+  readonly from?: string
+  readonly to?: string
+}
+
+export function timeRangeOf(query: Readonly<Record<string, string>>): TimeRange {
+  const named = ['range', 'from', 'to'] as const
+  return Object.fromEntries(named.flatMap((name) => (query[name] ? [[name, query[name]]] : [])))
+}
+
+/** Returns the range as the API takes it. */
+export function boundsOf({ range = '', from, to }: TimeRange): { readonly from?: string; readonly to?: string } {
+  const preset = PRESETS.get(range)
+  if (preset !== undefined) return { from: new Date(readClock() - preset.ms).toISOString() }
+  return { ...(from === undefined ? {} : { from }), ...(to === undefined ? {} : { to }) }
+}
+
+/** Chooses a range of time. `of` names the time that the range is about: `Created`. */
+export function TimeRangeFilter({ range, of }: { readonly range: TimeRange; readonly of: string }) {
+  const isCustom = range.range === CUSTOM || range.from !== undefined || range.to !== undefined
+  return (
+    <>
+      <select
+        class="input"
+        aria-label={`${of}: range of time`}
+        value={isCustom ? CUSTOM : (range.range ?? '')}
+        onChange={({ currentTarget: { value } }) => setQuery({ range: value, from: '', to: '' })}
+      >
+        <option value="">Any time</option>
+        {[...PRESETS].map(([name, { label }]) => (
+          <option key={name} value={name}>
+            {label}
+          </option>
+        ))}
+        <option value={CUSTOM}>From, to …</option>
+      </select>
+      {isCustom ? (
+        <>
+          <TimeField label={`${of} from`} name="from" value={range.from} />
+          <TimeField label={`${of} before`} name="to" value={range.to} />
+        </>
+      ) : null}
+    </>
+  )
+}
+
+interface TimeFieldProps {
+  readonly label: string
+  readonly name: 'from' | 'to'
+  /** Time in UTC. */
+  readonly value: string | undefined
+}
+
+/** Field for a local time. The address holds it in UTC. */
+function TimeField({ label, name, value }: TimeFieldProps) {
+  return (
+    <input
+      class="input narrow"
+      type="datetime-local"
+      aria-label={label}
+      title={label}
+      value={value === undefined ? '' : toLocal(value)}
+      onChange={({ currentTarget }) => {
+        const time = new Date(currentTarget.value)
+        setQuery({ range: CUSTOM, [name]: Number.isNaN(time.getTime()) ? '' : time.toISOString() })
+      }}
+    />
+  )
+}
+
+function toLocal(utc: string): string {
+  const time = new Date(utc)
+  if (Number.isNaN(time.getTime())) return ''
+  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
+}

@@ -1,0 +1,222 @@
+import { Type } from '#typebox'
+import {
+  countProjected,
+  findItems,
+  isByAmount,
+  narrowProjected,
+  searchItems,
+  searchParticipant,
+  searchProjected,
+  type ItemSearch,
+  type ProjectedFilter,
+  type ProjectedState,
+  type StateCounts,
+} from '../../outbox/index.js'
+import type { Identity } from '../access/Identity.js'
+import type { Api, Role } from '../Api.js'
+import { ProblemError } from '../Problem.js'
+import { Id, oneOf } from '../shapes/common.js'
+import { ItemKindShape, ItemStateShape, type OutboxItem } from '../shapes/outbox.js'
+import {
+  createdBetween,
+  decodeCursor,
+  encodeCursor,
+  LIMIT_DEFAULT,
+  NUMBER_PART,
+  ofParticipants,
+  participantsFor,
+  range,
+  UUID_PART,
+} from './parameters.js'
+
+/**
+ * Lists of payments by filters. The queue and the ledger contain every payment at once; amounts, orders and beginnings
+ * need the search table, which is a few seconds behind.
+ */
+
+const BY_ID = { list: 'outbox', parts: { id: UUID_PART } }
+const BY_FAILURE = { list: 'failed', parts: { id: UUID_PART } }
+const BY_SEQUENCE = { list: 'stream', parts: { number: NUMBER_PART } }
+
+const BY_AMOUNT = { list: 'amount', parts: { id: UUID_PART, amount: /^\d{1,40}(?:\.\d{1,40})?$/ } }
+const BY_PROJECTED = { list: 'projected', parts: { id: UUID_PART } }
+
+const Decimal = Type.String({ pattern: '^(?:0|[1-9][0-9]{0,17})(?:[.][0-9]{1,4})?$', description: 'a decimal amount' })
+
+/** Filters that a list and its counts share. */
+export const filters = {
+  kind: Type.Optional(ItemKindShape),
+  state: Type.Optional(ItemStateShape),
+  returned: Type.Optional(oneOf(['true'], 'only payments of which the rail returned money')),
+  rail: Type.Optional(Id),
+  participant: Type.Optional(Id),
+  ...range,
+  currency: Type.Optional(Type.String({ pattern: '^[A-Z]{3}$', description: 'an ISO 4217 code; sorts by amount' })),
+  amountMin: Type.Optional(Decimal),
+  amountMax: Type.Optional(Decimal),
+}
+
+interface ListQuery extends FilterQuery {
+  readonly q?: string
+  readonly cursor?: string
+  readonly limit?: number
+}
+
+/** Returns the ids of a page. */
+export async function findPayments(roles: Api['roles'], identity: Identity, query: ListQuery): Promise<Found> {
+  const { q, state, cursor, limit = LIMIT_DEFAULT } = query
+  const filter = filterOf(identity, query)
+  if (q !== undefined) return named(roles, q, { filter, keyScope: identity.keyScope, cursor, limit })
+  const page = { state, cursor, limit }
+  return isProjected(filter) ? projected(roles, filter, page) : listed(roles.readonly, filter, page)
+}
+
+export function countPayments(roles: Api['roles'], identity: Identity, query: FilterQuery): Promise<StateCounts> {
+  const filter = filterOf(identity, query)
+  return countProjected(roleFor(roles, filter), { ...filter, ...ofState(query.state) })
+}
+
+interface Page {
+  readonly cursor: string | undefined
+  readonly limit: number
+}
+
+interface Found {
+  readonly ids: readonly string[]
+  readonly next: string | null
+}
+
+type Filter = Omit<ProjectedFilter, 'states'>
+type State = ItemSearch['state'] | undefined
+
+/** Query of a list of payments. */
+interface FilterQuery {
+  readonly kind?: 'payment' | 'message'
+  readonly state?: ItemSearch['state']
+  readonly returned?: string
+  readonly rail?: string
+  readonly participant?: string
+  readonly from?: string
+  readonly to?: string
+  readonly currency?: string
+  readonly amountMin?: string
+  readonly amountMax?: string
+  readonly sort?: ProjectedFilter['sort']
+}
+
+function filterOf(identity: Identity, query: FilterQuery): Filter {
+  const { kind, rail, participant, currency, amountMin, amountMax, sort } = query
+  return {
+    returned: query.returned === 'true',
+    ...ofParticipants(participantsFor(identity, participant)),
+    ...createdBetween(query),
+    ...(kind === undefined ? {} : { kind }),
+    ...(rail === undefined ? {} : { railType: rail }),
+    ...(currency === undefined ? {} : { currency }),
+    ...(amountMin === undefined ? {} : { amountMin }),
+    ...(amountMax === undefined ? {} : { amountMax }),
+    ...(sort === undefined ? {} : { sort }),
+  }
+}
+
+/** Whether the live state of an item matches the filters that need no index. */
+export function matchesLive(item: OutboxItem, { kind, state, returned, rail, from, to }: FilterQuery): boolean {
+  const created = Date.parse(item.createdAt)
+  return (
+    (kind === undefined || (kind === 'message') === item.isMessage) &&
+    (state ?? item.state) === item.state &&
+    (returned === undefined || item.returned) &&
+    (rail ?? item.railType) === item.railType &&
+    (from === undefined || created >= Date.parse(from)) &&
+    (to === undefined || created < Date.parse(to))
+  )
+}
+
+/** Whether only the search table can answer. */
+function isProjected({ currency, amountMin, amountMax, sort }: Filter): boolean {
+  return [currency, amountMin, amountMax, sort].some((value) => value !== undefined)
+}
+
+/** Only auditors read amounts in the search table; the search leaves out rails that hide them. */
+function roleFor(roles: Api['roles'], { currency }: Filter): Role {
+  return currency === undefined ? roles.readonly : roles.auditor
+}
+
+/** Returns the states of the search table that an item in this state may have there. */
+function ofState(state: State): { states?: readonly ProjectedState[] } {
+  if (state === undefined) return {}
+  if (state === 'FAILED') return { states: ['FAILED', 'CANCELLED'] }
+  return { states: [state === 'DISPATCHED' || state === 'HELD' ? state : 'PENDING'] }
+}
+
+async function projected(
+  roles: Api['roles'],
+  filter: Filter,
+  { state, cursor, limit }: Page & { readonly state: State },
+): Promise<Found> {
+  const list = isByAmount(filter) ? BY_AMOUNT : BY_PROJECTED
+  const after = decodeCursor<string>(list, cursor)
+  const search = { ...filter, ...ofState(state), limit }
+  const { ids, next } = await searchProjected(roleFor(roles, filter), {
+    ...search,
+    ...(after === undefined ? {} : { after: { id: after['id'] ?? '', amount: after['amount'] ?? '' } }),
+  })
+  return { ids, next: next === null ? null : encodeCursor<string>(list, { ...next }) }
+}
+
+/** Returns a page of the queue and the ledger, which contain every payment at once. */
+async function listed(
+  role: Role,
+  { sort: _sort, participants, createdFrom, createdTo, ...filter }: Filter,
+  { state, cursor, limit }: Page & { readonly state: State },
+): Promise<Found> {
+  const { kind, railType, returned = false } = filter
+  const [participant, ...others] = participants ?? []
+  const isStream = state === undefined && railType === undefined && !returned && createdFrom === undefined
+  if (participant !== undefined && others.length === 0 && isStream && createdTo === undefined) {
+    return streamOf(role, participant, { ...(kind === undefined ? {} : { kind }), cursor, limit })
+  }
+  // Failed items have another order, so a cursor of one list is invalid in the other.
+  const list = state === 'FAILED' ? BY_FAILURE : BY_ID
+  const before = decodeCursor(list, cursor)?.id
+  const { ids, next } = await searchItems(role, {
+    limit,
+    returned,
+    ...ofParticipants(participants),
+    ...(kind === undefined ? {} : { kind }),
+    ...(state === undefined ? {} : { state }),
+    ...(railType === undefined ? {} : { railType }),
+    ...(createdFrom === undefined ? {} : { createdFrom }),
+    ...(createdTo === undefined ? {} : { createdTo }),
+    ...(before === undefined ? {} : { before }),
+  })
+  return { ids, next: next === null ? null : encodeCursor(list, { id: next }) }
+}
+
+async function streamOf(
+  role: Role,
+  participant: string,
+  { kind, cursor, limit }: Page & Pick<Filter, 'kind'>,
+): Promise<Found> {
+  const number = decodeCursor(BY_SEQUENCE, cursor)?.number
+  const before = number === undefined ? {} : { before: BigInt(number) }
+  const { ids, next } = await searchParticipant(role, participant, {
+    ...before,
+    ...(kind === undefined ? {} : { kind }),
+    limit,
+  })
+  return { ids, next: next === null ? null : encodeCursor(BY_SEQUENCE, { number: String(next) }) }
+}
+
+async function named(
+  roles: Api['roles'],
+  word: string,
+  { filter, keyScope, cursor, limit }: Page & { readonly filter: Filter; readonly keyScope: string },
+): Promise<Found> {
+  if (cursor !== undefined) {
+    throw new ProblemError('INVALID_QUERY', 'cursor: a search by word has one page', { argument: 'cursor' })
+  }
+  const options = { ...ofParticipants(filter.participants), keyScope, limit }
+  const ids = await findItems(roles.readonly, word, options)
+  return { ids: isProjected(filter) ? await narrowProjected(roleFor(roles, filter), ids, filter) : ids, next: null }
+}
