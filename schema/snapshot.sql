@@ -1758,7 +1758,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 63198a298bb9aebc11cdb86ddcdac8cf7feaa1eb55f514249316a7000eb4ac2f
+-- body: sha256 5a9ac7b9a9b81015f67744ce3a44df04a36f90e489e4e0ee8596b513f5bf2633
 COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[]) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
@@ -2076,14 +2076,14 @@ LANGUAGE sql VOLATILE
 -- body: sha256 e0b24a4f9ba1a7fea85e505345f09e59e777df174ff2ef7243bcb10afb116388
 COMMENT ON FUNCTION check_number(text, bigint, bigint, bigint) IS 'Internal: raises 22023 unless the value is in range.';
 
--- function check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text[], uuid[]) of symphony_owner
-CREATE FUNCTION check_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_trace_contexts text[], p_is_message boolean, p_outcome_topic text[], p_replaces uuid[])
+-- function check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) of symphony_owner
+CREATE FUNCTION check_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_trace_contexts text[], p_is_message boolean, p_key_scope text, p_outcome_topic text[], p_replaces uuid[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 ce5c2dc57e96b6f00c1cd71254f47b84175fdd2f9fdc17f3d46b4ce100ebbd9f
-COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text[], uuid[]) IS 'Internal: raises 22023 for the first invalid item.';
+-- body: sha256 0bc96dfd037cd61b3b845e3cf54cde700a2182b5104ea5ba1f4e4eff7fd551d4
+COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) IS 'Internal: raises 22023 for the first invalid item.';
 
 -- function check_outbox_leases(uuid[], uuid[], text) of symphony_owner
 CREATE FUNCTION check_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
@@ -2636,7 +2636,7 @@ RETURNS text
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 f2c6b95214bf52a7f05ab3c4e0d5d13b87936443a67961455d3daba8dbcaa06c
+-- body: sha256 36b969454c33ff269b0218e7b55bd93100653a538e17f3e12476d5f049a388e4
 COMMENT ON FUNCTION enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) IS 'Like enqueue_payment_outbox_batch. Returns one line per item, in order: outbox_id, sequence_id, created_at, state, created.';
 
 -- function enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text, text, uuid) of symphony_owner
@@ -2645,7 +2645,7 @@ RETURNS TABLE(outbox_id uuid, sequence_id bigint, created_at timestamp with time
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 c2afaa56ecab6d8eb0fc2aee8e9252fb3674fbda9a461b5e968ede96f833e9bb
+-- body: sha256 d542a378614c04a38176d1b213ddd5c87fcb097e6557cc404ca337d908b7b522
 COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text, text, uuid) IS 'Enqueues one payment or message: a batch of one. A repeat with the same key and content returns the first item, also when it is terminal.';
 
 -- function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) of symphony_owner
@@ -2654,7 +2654,7 @@ RETURNS TABLE(ordinal integer, outbox_id uuid, sequence_id bigint, created_at ti
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 885f53a53233645937bb14e1f4597ca775027666b7f8b5b89b2a02f06371020a
+-- body: sha256 9d29c6c2fc200fd10954ec5e28d76f7ab2208425f604eac455397f43fb04d03e
 COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) IS 'Enqueues up to 1000 payments or messages in one call; returns rows in the order given. Within p_key_scope a key may be used for one instruction only (P7014). The topic p_outcome_topic receives the outcomes of the payment.';
 
 -- function enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) of symphony_owner
@@ -3154,7 +3154,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 b04830a9ff4fe2357752447d3e81ce3b0d4342fefdd949b8102275302fa46918
+-- body: sha256 517374c5a2620bf36bc24409732e40798539d60a59a856055cbc47178ca4e83b
 COMMENT ON FUNCTION lock_replaced_outbox_payments(uuid[]) IS 'Internal: locks the payments of these items, in the order of their ids. Nulls are allowed.';
 
 -- function mark_frozen_outbox_items(integer, text) of symphony_owner
@@ -3530,8 +3530,8 @@ SET search_path=symphony, pg_temp
 -- body: sha256 e3b3ac684d8864e4dcf536c25ff1c2b8faa21f15ea17f842026f06c1e4f7f0ed
 COMMENT ON FUNCTION place_outbox_hold(uuid, text) IS 'Prevents claims of an item until its hold is resolved. A live lease continues and may still complete the item.';
 
--- function place_outbox_items(text[], boolean[], boolean[]) of symphony_owner
-CREATE FUNCTION place_outbox_items(p_participant_ids text[], p_ordered boolean[], p_is_new boolean[], OUT stream_nos integer[], OUT places integer[], OUT follow_ordered boolean[], OUT participants text[], OUT shares integer[])
+-- function place_outbox_items(text[], text[], text[], boolean[], boolean[]) of symphony_owner
+CREATE FUNCTION place_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_ordered boolean[], p_is_new boolean[], OUT stream_nos integer[], OUT places integer[], OUT follow_ordered boolean[], OUT participants text[], OUT shares integer[], OUT fresh integer[])
 RETURNS record
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -3543,8 +3543,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 6dd55bcae683f89cbde136e179976e440d6e5d5c817a3640fcd4bf326d6ddce1
-COMMENT ON FUNCTION place_outbox_items(text[], boolean[], boolean[]) IS 'Internal: returns the stream and the position of each new item of a call. A null p_is_new means that all are new.';
+-- body: sha256 df493369008fac03df46cc3457e3aedd3ae20e9d04b99fc0e98011d53124c30f
+COMMENT ON FUNCTION place_outbox_items(text[], text[], text[], boolean[], boolean[]) IS 'Internal: returns the stream and the position of each new item of a call. A null p_is_new means that all are new.';
 
 -- function postpone_job(text, bigint, text) of symphony_owner
 CREATE FUNCTION postpone_job(p_job_name text, p_revision bigint, p_error_message text)

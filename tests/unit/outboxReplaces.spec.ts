@@ -201,6 +201,12 @@ describe('an instruction that replaces a payment', () => {
       const connection = await openConnection(db, 'symphony_ingest')
       await connection.query(`BEGIN ISOLATION LEVEL ${level}`)
       await expect(enqueuePaymentOutbox(connection, replacing(old))).rejects.toMatchObject({ sqlstate: '40001' })
+      await connection.query('ROLLBACK')
+      // A list of nulls replaces nothing.
+      await connection.query(`BEGIN ISOLATION LEVEL ${level}`)
+      await connection.query(
+        `SELECT enqueue_payment_outbox_batch('{i}', '{p}', '{k}', '{r}', ARRAY['{}'::jsonb], p_replaces => '{NULL}')`,
+      )
       await connection.close()
     }
   })

@@ -54,12 +54,9 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 BEGIN
-  IF p_key_scope IS NOT NULL THEN
-    PERFORM require_key_scope(p_key_scope);
-  END IF;
   PERFORM check_outbox_items(
     p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered,
-    p_trace_contexts, p_is_message, p_outcome_topic, p_replaces);
+    p_trace_contexts, p_is_message, p_key_scope, p_outcome_topic, p_replaces);
   RETURN QUERY
   SELECT * FROM admit_outbox_items(
     p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, NULL,
@@ -80,21 +77,27 @@ CREATE OR REPLACE FUNCTION enqueue_payment_outbox(
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
+DECLARE
+  -- Variables, because a function copies a list that its caller builds in the call, and two functions read these.
+  v_instruction_ids CONSTANT text[] := ARRAY[p_instruction_id];
+  v_participant_ids CONSTANT text[] := ARRAY[p_participant_id];
+  v_idempotency_keys CONSTANT text[] := ARRAY[p_idempotency_key];
+  v_rail_types CONSTANT text[] := ARRAY[p_rail_type];
+  v_payloads CONSTANT jsonb[] := ARRAY[p_payload];
+  v_not_before CONSTANT timestamptz[] := CASE WHEN p_not_before IS NOT NULL THEN ARRAY[p_not_before] END;
+  v_ordered CONSTANT boolean[] := ARRAY[p_ordered];
+  v_trace_contexts CONSTANT text[] := CASE WHEN p_trace_context IS NOT NULL THEN ARRAY[p_trace_context] END;
+  v_outcome_topic CONSTANT text[] := CASE WHEN p_outcome_topic IS NOT NULL THEN ARRAY[p_outcome_topic] END;
+  v_replaces CONSTANT uuid[] := CASE WHEN p_replaces IS NOT NULL THEN ARRAY[p_replaces] END;
 BEGIN
-  IF p_key_scope IS NOT NULL THEN
-    PERFORM require_key_scope(p_key_scope);
-  END IF;
   PERFORM check_outbox_items(
-    ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
-    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], ARRAY[p_trace_context], p_is_message,
-    CASE WHEN p_outcome_topic IS NOT NULL THEN ARRAY[p_outcome_topic] END,
-    CASE WHEN p_replaces IS NOT NULL THEN ARRAY[p_replaces] END);
+    v_instruction_ids, v_participant_ids, v_idempotency_keys, v_rail_types, v_payloads, v_not_before, v_ordered,
+    v_trace_contexts, p_is_message, p_key_scope, v_outcome_topic, v_replaces);
   RETURN QUERY
   SELECT e.outbox_id, e.sequence_id, e.created_at, e.state, e.created
   FROM admit_outbox_items(
-    ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key], ARRAY[p_rail_type],
-    ARRAY[p_payload], ARRAY[p_not_before], ARRAY[p_ordered], NULL, ARRAY[p_trace_context], p_is_message,
-    p_key_scope, NULL, ARRAY[p_outcome_topic], ARRAY[p_replaces]) e;
+    v_instruction_ids, v_participant_ids, v_idempotency_keys, v_rail_types, v_payloads, v_not_before, v_ordered, NULL,
+    v_trace_contexts, p_is_message, p_key_scope, NULL, v_outcome_topic, v_replaces) e;
 END
 $$;
 COMMENT ON FUNCTION enqueue_payment_outbox(
@@ -105,7 +108,7 @@ COMMENT ON FUNCTION enqueue_payment_outbox(
 CREATE OR REPLACE FUNCTION check_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_trace_contexts text[], p_is_message boolean,
-  p_outcome_topic text[], p_replaces uuid[]
+  p_key_scope text, p_outcome_topic text[], p_replaces uuid[]
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -113,43 +116,47 @@ AS $$
 DECLARE
   v_count integer := cardinality(p_instruction_ids);
   v_list CONSTANT text := format('[1:%s]', v_count);
-  v_misshapen text;
+  v_dims text[];
   v_all_within_bounds boolean;
   v_all_ids text;
   v_all_payloads text;
   v_bad record;
   v_id_expected CONSTANT text := '1 to 128 printable ASCII characters without spaces';
 BEGIN
-  -- 1. Check the shape of the lists.
+  -- 1. Check the key scope and the shape of the lists.
+  IF p_key_scope IS NOT NULL THEN
+    PERFORM require_key_scope(p_key_scope);
+  END IF;
   IF v_count IS NULL OR v_count NOT BETWEEN 1 AND 1000 THEN
     PERFORM refuse_argument('p_instruction_ids', 'an array of 1 to 1000 items');
   END IF;
-  v_misshapen := CASE
-    WHEN array_dims(p_instruction_ids) IS DISTINCT FROM v_list THEN 'p_instruction_ids'
-    WHEN array_dims(p_participant_ids) IS DISTINCT FROM v_list THEN 'p_participant_ids'
-    WHEN array_dims(p_idempotency_keys) IS DISTINCT FROM v_list THEN 'p_idempotency_keys'
-    WHEN array_dims(p_rail_types) IS DISTINCT FROM v_list THEN 'p_rail_types'
-    WHEN array_dims(p_payloads) IS DISTINCT FROM v_list THEN 'p_payloads'
-    WHEN p_not_before IS NOT NULL AND array_dims(p_not_before) IS DISTINCT FROM v_list THEN 'p_not_before'
-    WHEN p_ordered IS NOT NULL AND array_dims(p_ordered) IS DISTINCT FROM v_list THEN 'p_ordered'
+  v_dims := ARRAY[
+    array_dims(p_instruction_ids), array_dims(p_participant_ids), array_dims(p_idempotency_keys),
+    array_dims(p_rail_types), array_dims(p_payloads),
+    CASE WHEN p_not_before IS NULL THEN v_list ELSE array_dims(p_not_before) END,
+    CASE WHEN p_ordered IS NULL THEN v_list ELSE array_dims(p_ordered) END,
     -- Only the length of this list is checked: invalid trace contexts become null.
-    WHEN p_trace_contexts IS NOT NULL AND array_dims(p_trace_contexts) IS DISTINCT FROM v_list THEN 'p_trace_contexts'
-    WHEN p_outcome_topic IS NOT NULL AND array_dims(p_outcome_topic) IS DISTINCT FROM v_list THEN 'p_outcome_topic'
-    WHEN p_replaces IS NOT NULL AND array_dims(p_replaces) IS DISTINCT FROM v_list THEN 'p_replaces'
-  END;
-  IF v_misshapen IS NOT NULL THEN
-    PERFORM refuse_argument(v_misshapen, 'a plain list, as long as p_instruction_ids');
+    CASE WHEN p_trace_contexts IS NULL THEN v_list ELSE array_dims(p_trace_contexts) END,
+    CASE WHEN p_outcome_topic IS NULL THEN v_list ELSE array_dims(p_outcome_topic) END,
+    CASE WHEN p_replaces IS NULL THEN v_list ELSE array_dims(p_replaces) END];
+  IF (v_list = ALL (v_dims)) IS NOT TRUE THEN
+    SELECT g.name INTO v_bad
+    FROM unnest('{p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before,
+      p_ordered, p_trace_contexts, p_outcome_topic, p_replaces}'::text[], v_dims) AS g(name, dims)
+    WHERE g.dims IS DISTINCT FROM v_list LIMIT 1;
+    PERFORM refuse_argument(v_bad.name, 'a plain list, as long as p_instruction_ids');
   END IF;
   IF p_is_message IS NULL THEN
     PERFORM refuse_argument('p_is_message', 'true or false');
   END IF;
-  IF num_nonnulls(VARIADIC p_replaces) > 0 AND p_is_message THEN
-    PERFORM refuse_argument('p_replaces', 'null for a message: only a payment replaces a payment');
-  END IF;
-  IF num_nonnulls(VARIADIC p_outcome_topic) > 0 THEN
-    IF p_is_message THEN
+  IF p_is_message THEN
+    IF num_nonnulls(VARIADIC p_replaces) > 0 THEN
+      PERFORM refuse_argument('p_replaces', 'null for a message: only a payment replaces a payment');
+    END IF;
+    IF num_nonnulls(VARIADIC p_outcome_topic) > 0 THEN
       PERFORM refuse_argument('p_outcome_topic', 'null for a message: only payments have outcomes');
     END IF;
+  ELSIF p_outcome_topic IS NOT NULL THEN
     SELECT g.ordinal INTO v_bad FROM unnest(p_outcome_topic) WITH ORDINALITY AS g(topic, ordinal)
     WHERE g.topic IS NOT NULL AND NOT is_id(g.topic) ORDER BY g.ordinal LIMIT 1;
     IF FOUND THEN
@@ -219,7 +226,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[],
-  boolean, text[], uuid[]) IS
+  boolean, text, text[], uuid[]) IS
   'Internal: raises 22023 for the first invalid item.';
 
 -- An item is new if its instruction and key have no identity and occur in no earlier item of the call. A new item must
@@ -276,13 +283,16 @@ COMMENT ON FUNCTION find_new_outbox_items(text[], text[], text) IS
   'Internal: returns for each item whether it is new. Raises P7014 for a new item under a key that its caller has used '
   'for another instruction.';
 
--- Groups the new items of a call by participant. Per item: stream_nos (number of its stream; null for a known item),
--- places (position among the new items of the stream), follow_ordered (whether an earlier one of these is ordered). Per
--- stream, in byte order of the names: participants and shares (count of new items).
+-- Groups the new items of a call by participant. Per new item: stream_nos (number of its stream), places (position
+-- among the new items of the stream), follow_ordered (whether an earlier one of these is ordered). Per stream, in byte
+-- order of the names: participants and shares (count of new items). fresh has the new items by key and instruction:
+-- every call inserts in this order, so that two calls cannot deadlock. The key comes first, because within a key scope
+-- the key alone is unique.
 CREATE OR REPLACE FUNCTION place_outbox_items(
-  p_participant_ids text[], p_ordered boolean[], p_is_new boolean[],
+  p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_ordered boolean[],
+  p_is_new boolean[],
   OUT stream_nos integer[], OUT places integer[], OUT follow_ordered boolean[], OUT participants text[],
-    OUT shares integer[]
+    OUT shares integer[], OUT fresh integer[]
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -305,13 +315,15 @@ BEGIN
   ), streams AS (
     SELECT p.participant_id, count(*)::integer AS share FROM placed p WHERE p.is_new GROUP BY 1 ORDER BY 1
   )
-  SELECT array_agg(CASE WHEN p.is_new THEN p.stream_no END), array_agg(p.place), array_agg(p.follows_ordered),
-    (SELECT array_agg(s.participant_id) FROM streams s), (SELECT array_agg(s.share) FROM streams s)
-  INTO stream_nos, places, follow_ordered, participants, shares
+  SELECT array_agg(p.stream_no), array_agg(p.place), array_agg(p.follows_ordered),
+    (SELECT array_agg(s.participant_id) FROM streams s), (SELECT array_agg(s.share) FROM streams s),
+    ARRAY(SELECT n.ordinal FROM placed n WHERE n.is_new
+      ORDER BY p_idempotency_keys[n.ordinal] COLLATE "C", p_instruction_ids[n.ordinal] COLLATE "C")
+  INTO stream_nos, places, follow_ordered, participants, shares, fresh
   FROM (SELECT * FROM placed ORDER BY ordinal) p;
 END
 $$;
-COMMENT ON FUNCTION place_outbox_items(text[], boolean[], boolean[]) IS
+COMMENT ON FUNCTION place_outbox_items(text[], text[], text[], boolean[], boolean[]) IS
   'Internal: returns the stream and the position of each new item of a call. A null p_is_new means that all are new.';
 
 -- Locks the participants' rows in the order given, as the UPDATE of admit_outbox_items does.
@@ -409,6 +421,7 @@ DECLARE
   v_follow_ordered boolean[] := '{false}';
   v_participants text[] := p_participant_ids;
   v_shares integer[] := '{1}';
+  v_fresh integer[] := '{1}';
   -- Per stream: the sequence number after those of this call; whether an ordered item is pending.
   v_next_numbers bigint[];
   v_has_ordered boolean[];
@@ -426,14 +439,14 @@ BEGIN
     v_is_new := CASE WHEN v_count = 1 THEN '{false}'
       ELSE find_new_outbox_items(p_instruction_ids, p_idempotency_keys, p_key_scope) END;
   END IF;
-  IF num_nonnulls(VARIADIC p_replaces) > 0 AND COALESCE(true = ANY (v_is_new), true) THEN
-    PERFORM lock_replaced_outbox_payments(p_replaces);
-  END IF;
 
   WHILE COALESCE(true = ANY (v_is_new), true) LOOP
+    IF p_replaces IS NOT NULL THEN
+      PERFORM lock_replaced_outbox_payments(p_replaces);
+    END IF;
     IF v_count > 1 THEN
-      SELECT * INTO v_stream_nos, v_places, v_follow_ordered, v_participants, v_shares
-      FROM place_outbox_items(p_participant_ids, p_ordered, v_is_new);
+      SELECT * INTO v_stream_nos, v_places, v_follow_ordered, v_participants, v_shares, v_fresh
+      FROM place_outbox_items(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_ordered, v_is_new);
     END IF;
     BEGIN
       -- 2. Take sequence numbers. That locks the participants' rows, in the order of their names.
@@ -486,14 +499,10 @@ BEGIN
             p_outcome_topic[n] AS outcome_topic, p_replaces[n] AS replaces,
             -- Times are one microsecond apart, so that claims follow the order of the call.
             v_outbox_ids[n] AS outbox_id, v_now + n * interval '1 microsecond' AS created_at
-          FROM generate_series(1, v_count) AS n
-          WHERE v_stream_nos[n] IS NOT NULL
+          FROM (SELECT unnest(v_fresh) AS n) v
           -- OFFSET 0 keeps the planner from producing the payload's text twice: for the hash and for its length.
           OFFSET 0
         ) g
-        -- Every call inserts in this order, so that two calls cannot deadlock. The key comes first, because within a
-        -- key scope the key alone is unique.
-        ORDER BY g.idempotency_key COLLATE "C", g.instruction_id COLLATE "C"
       ), queued AS (
         INSERT INTO payment_outbox_pending
           (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at,
@@ -532,7 +541,7 @@ BEGIN
   END LOOP;
 
   -- 6. Apply the limits and answer.
-  IF num_nonnulls(VARIADIC p_replaces) > 0 THEN
+  IF p_replaces IS NOT NULL THEN
     PERFORM check_outbox_replacements(v_outbox_ids);
   END IF;
   IF v_is_full_trail THEN

@@ -14,13 +14,16 @@ AS $$
 DECLARE
   v_items text;
 BEGIN
+  PERFORM check_outbox_items(
+    p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered,
+    p_trace_contexts, p_is_message, p_key_scope, p_outcome_topic, p_replaces);
   SELECT string_agg(
     concat_ws(' ', e.outbox_id, e.sequence_id, (date_part('epoch', e.created_at) * 1000000)::bigint, e.state,
       e.created), chr(10))
   INTO v_items
-  FROM enqueue_payment_outbox_batch(
-    p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered,
-    p_trace_contexts, p_is_message, p_key_scope, p_outcome_topic, p_replaces) e;
+  FROM admit_outbox_items(
+    p_instruction_ids, p_participant_ids, p_idempotency_keys, p_rail_types, p_payloads, p_not_before, p_ordered, NULL,
+    p_trace_contexts, p_is_message, p_key_scope, NULL, p_outcome_topic, p_replaces) e;
   RETURN v_items;
 END
 $$;

@@ -129,6 +129,9 @@ AS $$
 -- Planner: batch
 #variable_conflict use_column
 BEGIN
+  IF num_nonnulls(VARIADIC p_replaces) = 0 THEN
+    RETURN;
+  END IF;
   -- A snapshot from before the lock could miss a redrive or another replacement.
   PERFORM require_read_committed();
   PERFORM 1 FROM payment_outbox_identities f
