@@ -909,7 +909,7 @@ COMMENT ON INDEX ix_reconciliation_entries_by_run IS 'Verification: entries of a
 CREATE TRIGGER reconciliation_entries_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON reconciliation_entries FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE reconciliation_entries ENABLE ALWAYS TRIGGER reconciliation_entries_is_append_only;
 COMMENT ON TABLE reconciliation_entries IS 'Booked entries of statements that name one of our payments; unknown entries only if the run kept them.';
-COMMENT ON COLUMN reconciliation_entries.entry_key IS 'SHA-256 of account, bank reference (without one the date), amount, currency and payment. An entry that a second file repeats has the same key.';
+COMMENT ON COLUMN reconciliation_entries.entry_key IS 'Id of the payment, and SHA-256 of account, bank reference (without one the date), amount, currency and payment. An entry that a second file repeats has the same key. The id keeps the keys of one statement together in the index.';
 COMMENT ON COLUMN reconciliation_entries.occurrence IS 'Number of the entry among those of its file with this key.';
 COMMENT ON COLUMN reconciliation_entries.run_id IS 'First run that saw the entry.';
 COMMENT ON COLUMN reconciliation_entries.kind IS 'payout: a debit. reversal: a credit that returns a debit. debit_reversal: a debit that is marked as a reversal.';
@@ -1018,11 +1018,15 @@ CREATE TABLE reconciliation_uploads (
   booked_on date,
   valued_on date,
   return_code text,
+  is_matched boolean NOT NULL DEFAULT false,
   CONSTRAINT reconciliation_uploads_pkey PRIMARY KEY (upload_id, "position")
 );
+CREATE INDEX ix_reconciliation_uploads_unmatched ON reconciliation_uploads USING btree (upload_id, outbox_id) WHERE NOT is_matched;
+COMMENT ON INDEX ix_reconciliation_uploads_unmatched IS 'Decryption of amounts: payments of an upload, by page. One entry per staged entry that is not matched.';
 COMMENT ON TABLE reconciliation_uploads IS 'Entries of a statement that is being read. The end of the run deletes them, or lease repair after a day.';
 COMMENT ON COLUMN reconciliation_uploads.upload_id IS 'UUID of version 7: lease repair reads the age from it.';
 COMMENT ON COLUMN reconciliation_uploads.outbox_id IS 'First of the entry''s references that is a payment of ours.';
+COMMENT ON COLUMN reconciliation_uploads.is_matched IS 'Whether the entry is a debit, and the payment is DISPATCHED with its amount and currency, which cannot change.';
 
 -- view scheduler_job_runs of symphony_owner
 CREATE VIEW scheduler_job_runs AS
@@ -2963,7 +2967,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 3fa69d4f97bddc7de2f86bc5a0d26d36531cc6681502f50f4b39855a2d20b586
+-- body: sha256 db79ac0d5837e8241fa39fb86373be15f6e26925149a4bfda1a88a6dd317ccfa
 COMMENT ON FUNCTION judge_reconciled_payments(uuid, text) IS 'Internal: compares each payment that an upload names with the booked debits of all runs.';
 
 -- function late_paid_item(uuid) of symphony_owner
@@ -3226,7 +3230,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 aabace5d99ba255d86754c002bff4dac9221f8184b5359ca14199f4fa21340ca
+-- body: sha256 ae586020f13bd1ee4b5bed457a7437942386d0ebabdbb29019c2adb3c78599b1
 COMMENT ON FUNCTION missing_reconciled_payments(uuid, text, timestamp with time zone, timestamp with time zone) IS 'Internal: returns the payments of a rail that were dispatched in this time and that no booked debit names.';
 
 -- function new_reconciliation_run(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer) of symphony_owner
@@ -4381,7 +4385,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 df10c3164590c9f003304a2a2803dcc6aed4ac8bfc995a5017e7c90114419e2b
+-- body: sha256 c34d8164ca72528adbf73e8cf02c9aec9dbffb250fc8f2d42b675813db4b8df3
 COMMENT ON FUNCTION stage_reconciliation_entries(text[], text[], text[], text[], text[], numeric[], text[], date[], date[], text[], bigint[], uuid) IS 'Stores entries of a statement until finish_reconciliation compares them. Returns the id of the upload, which further batches name.';
 
 -- function trace_context_or_null(text) of symphony_owner
@@ -4414,7 +4418,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 308d64978b62edba336c48a44fc4a579d0188a2ced64219834f58ca1b1b68565
+-- body: sha256 a57d29c8385d58f469da01809de1a1b94da192a318c6eae45ae467df24ea484f
 COMMENT ON FUNCTION unreadable_reconciliation_payments(uuid, text, integer, uuid) IS 'Returns the payments of an upload whose amount or currency SQL cannot read, in the order of their ids.';
 
 -- function unserved_outbox_rails(text[]) of symphony_owner

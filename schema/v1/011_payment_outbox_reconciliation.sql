@@ -60,8 +60,8 @@ CREATE TABLE IF NOT EXISTS reconciliation_entries (
 COMMENT ON TABLE reconciliation_entries IS
   'Booked entries of statements that name one of our payments; unknown entries only if the run kept them.';
 COMMENT ON COLUMN reconciliation_entries.entry_key IS
-  'SHA-256 of account, bank reference (without one the date), amount, currency and payment. An entry that a second '
-  'file repeats has the same key.';
+  'Id of the payment, and SHA-256 of account, bank reference (without one the date), amount, currency and payment. An '
+  'entry that a second file repeats has the same key. The id keeps the keys of one statement together in the index.';
 COMMENT ON COLUMN reconciliation_entries.occurrence IS 'Number of the entry among those of its file with this key.';
 COMMENT ON COLUMN reconciliation_entries.run_id IS 'First run that saw the entry.';
 COMMENT ON COLUMN reconciliation_entries.kind IS
@@ -104,7 +104,8 @@ CREATE TABLE IF NOT EXISTS reconciliation_open_findings (
 COMMENT ON TABLE reconciliation_open_findings IS
   'Findings that no person has closed. The status reads them without passing the closed ones.';
 
-CREATE TABLE IF NOT EXISTS reconciliation_uploads (
+-- Not logged: after a crash of the server the statement is read again.
+CREATE UNLOGGED TABLE IF NOT EXISTS reconciliation_uploads (
   upload_id uuid NOT NULL,
   position bigint NOT NULL,
   entry_key bytea NOT NULL,
@@ -119,14 +120,17 @@ CREATE TABLE IF NOT EXISTS reconciliation_uploads (
   booked_on date,
   valued_on date,
   return_code text,
+  is_matched boolean NOT NULL DEFAULT false,
   PRIMARY KEY (upload_id, position)
 );
 COMMENT ON TABLE reconciliation_uploads IS
   'Entries of a statement that is being read. The end of the run deletes them, or lease repair after a day.';
 COMMENT ON COLUMN reconciliation_uploads.upload_id IS 'UUID of version 7: lease repair reads the age from it.';
 COMMENT ON COLUMN reconciliation_uploads.outbox_id IS 'First of the entry''s references that is a payment of ours.';
+COMMENT ON COLUMN reconciliation_uploads.is_matched IS
+  'Whether the entry is a debit, and the payment is DISPATCHED with its amount and currency, which cannot change.';
 
-CREATE TABLE IF NOT EXISTS reconciliation_upload_payments (
+CREATE UNLOGGED TABLE IF NOT EXISTS reconciliation_upload_payments (
   upload_id uuid NOT NULL,
   outbox_id uuid NOT NULL,
   amount numeric,
@@ -143,6 +147,10 @@ COMMENT ON INDEX ix_reconciliation_entries_by_payment IS
   'Reconciliation and timeline: entries of a payment. One entry per entry of a statement that names a payment.';
 CREATE INDEX IF NOT EXISTS ix_reconciliation_entries_by_run ON reconciliation_entries (run_id);
 COMMENT ON INDEX ix_reconciliation_entries_by_run IS 'Verification: entries of a run. One entry per row.';
+CREATE INDEX IF NOT EXISTS ix_reconciliation_uploads_unmatched ON reconciliation_uploads (upload_id, outbox_id)
+  WHERE NOT is_matched;
+COMMENT ON INDEX ix_reconciliation_uploads_unmatched IS
+  'Decryption of amounts: payments of an upload, by page. One entry per staged entry that is not matched.';
 CREATE INDEX IF NOT EXISTS ix_reconciliation_open_findings ON reconciliation_open_findings (kind, severity, created_at);
 COMMENT ON INDEX ix_reconciliation_open_findings IS
   'Metrics: number of open findings per kind, and the oldest critical one. One entry per open finding.';

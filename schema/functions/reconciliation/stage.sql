@@ -56,10 +56,10 @@ BEGIN
         THEN ARRAY['p_bank_references', 'text of 1 to 200 characters, or null']
       WHEN g.reference IS NOT NULL AND NOT is_short_text(g.reference, 200)
         THEN ARRAY['p_shown_references', 'text of 1 to 200 characters, or null']
-      -- 20 ids of 36 characters and 19 commas. A bound in the regex instead makes it four times as slow.
-      WHEN octet_length(g.candidates) > 739
-        OR g.candidates COLLATE "C" !~ ('^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'
-          '(,[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})*$')
+      -- 20 ids of 36 characters and 19 commas. A regex takes ten times as long.
+      WHEN octet_length(g.candidates) > 739 OR octet_length(g.candidates) % 37 <> 36
+        OR translate(g.candidates, '123456789abcdef', '000000000000000')
+          <> left(repeat('00000000-0000-0000-0000-000000000000,', 20), octet_length(g.candidates))
         THEN ARRAY['p_candidates', 'at most 20 outbox ids, separated by commas, or null']
       -- NaN is above every number.
       WHEN g.amount < 0 OR g.amount >= 1e18 OR scale(g.amount) > 6
@@ -84,12 +84,12 @@ BEGIN
   -- connection was lost, stores nothing twice.
   INSERT INTO reconciliation_uploads
     (upload_id, position, entry_key, kind, outbox_id, rail_type, account, bank_reference, reference, amount, currency,
-      booked_on, valued_on, return_code)
-  SELECT v_upload_id, g.position, sha256(convert_to(ARRAY[g.kind, g.account,
-      COALESCE('reference ' || g.bank_reference, 'date ' || to_char(g.booked_on, 'YYYY-MM-DD')),
-      trim_scale(g.amount)::text, g.currency, COALESCE(payment.outbox_id::text, g.reference)]::text, 'UTF8')),
+      booked_on, valued_on, return_code, is_matched)
+  SELECT v_upload_id, g.position, COALESCE(uuid_send(payment.outbox_id), '') || sha256(record_send(ROW(g.kind,
+      g.account, g.bank_reference, CASE WHEN g.bank_reference IS NULL THEN g.booked_on END, trim_scale(g.amount),
+      g.currency, CASE WHEN payment.outbox_id IS NULL THEN g.reference END))),
     g.kind, payment.outbox_id, payment.rail_type, g.account, g.bank_reference, g.reference, g.amount, g.currency,
-    g.booked_on, g.valued_on, g.return_code
+    g.booked_on, g.valued_on, g.return_code, COALESCE(g.amount = ledger.amount AND g.currency = ledger.currency, false)
   FROM unnest(p_positions, p_entry_kinds, p_accounts, p_bank_references, p_shown_references, p_candidates,
     p_entry_amounts, p_entry_currencies, p_booked_on, p_valued_on, p_return_codes) AS g(position, kind,
     account, bank_reference, reference, candidates, amount, currency, booked_on, valued_on, return_code)
@@ -102,6 +102,11 @@ BEGIN
     ) i
     ORDER BY c.place LIMIT 1
   ) payment ON true
+  LEFT JOIN LATERAL (
+    SELECT payload_amount(a.payload) AS amount, payload_currency(a.payload) AS currency
+    FROM payment_outbox_attempts a
+    WHERE g.kind = 'payout' AND a.outbox_id = payment.outbox_id AND a.state = 'DISPATCHED' OFFSET 0
+  ) ledger ON true
   ON CONFLICT (upload_id, position) DO NOTHING;
   RETURN v_upload_id;
 END
@@ -152,8 +157,8 @@ BEGIN
     SELECT t.payload FROM payment_outbox_attempts t
     WHERE t.outbox_id = u.outbox_id AND t.state = 'DISPATCHED' OFFSET 0
   ) a
-  WHERE u.upload_id = p_upload_id AND u.rail_type = p_rail_type AND u.kind = 'payout'
-    AND (p_after IS NULL OR u.outbox_id > p_after)
+  WHERE u.upload_id = p_upload_id AND u.rail_type = p_rail_type AND u.kind = 'payout' AND NOT u.is_matched
+    AND u.outbox_id > COALESCE(p_after, '00000000-0000-0000-0000-000000000000')
     AND (payload_amount(a.payload) IS NULL OR payload_currency(a.payload) IS NULL)
   ORDER BY u.outbox_id LIMIT p_max_rows;
 END
