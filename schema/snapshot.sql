@@ -933,6 +933,8 @@ CREATE INDEX ix_reconciliation_findings_by_payment ON reconciliation_findings US
 COMMENT ON INDEX ix_reconciliation_findings_by_payment IS 'Timeline: findings of a payment. One entry per finding about a payment.';
 CREATE INDEX ix_reconciliation_findings_by_run ON reconciliation_findings USING btree (run_id);
 COMMENT ON INDEX ix_reconciliation_findings_by_run IS 'Lists and verification: findings of a run. One entry per row.';
+CREATE INDEX ix_reconciliation_findings_by_severity ON reconciliation_findings USING btree (severity, finding_id);
+COMMENT ON INDEX ix_reconciliation_findings_by_severity IS 'Lists: findings, the most severe and newest first. One entry per row.';
 CREATE TRIGGER reconciliation_findings_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON reconciliation_findings FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE reconciliation_findings ENABLE ALWAYS TRIGGER reconciliation_findings_is_append_only;
 COMMENT ON TABLE reconciliation_findings IS 'Differences between statements and the ledger, each reported once.';
@@ -949,6 +951,8 @@ CREATE TABLE reconciliation_open_findings (
 );
 CREATE INDEX ix_reconciliation_open_findings ON reconciliation_open_findings USING btree (kind, severity, created_at);
 COMMENT ON INDEX ix_reconciliation_open_findings IS 'Metrics: number of open findings per kind, and the oldest critical one. One entry per open finding.';
+CREATE INDEX ix_reconciliation_open_findings_by_severity ON reconciliation_open_findings USING btree (severity, finding_id);
+COMMENT ON INDEX ix_reconciliation_open_findings_by_severity IS 'Lists: open findings, the most severe and newest first. One entry per open finding.';
 COMMENT ON TABLE reconciliation_open_findings IS 'Findings that no person has closed. The status reads them without passing the closed ones.';
 
 -- table reconciliation_runs of symphony_owner
@@ -962,6 +966,7 @@ CREATE TABLE reconciliation_runs (
   period_from timestamp with time zone NOT NULL,
   period_to timestamp with time zone NOT NULL,
   settlement_days integer NOT NULL,
+  keep_unknown boolean NOT NULL,
   checked_from timestamp with time zone NOT NULL,
   checked_to timestamp with time zone NOT NULL,
   entries bigint NOT NULL,
@@ -973,7 +978,7 @@ CREATE TABLE reconciliation_runs (
   actor text NOT NULL,
   created_at timestamp with time zone NOT NULL,
   CONSTRAINT reconciliation_runs_known_format CHECK (format = ANY (ARRAY['camt053'::text, 'camt054'::text, 'csv'::text, 'ndjson'::text, 'rail'::text])),
-  CONSTRAINT reconciliation_runs_one_per_file UNIQUE (rail_type, file_sha256, accounts, settlement_days),
+  CONSTRAINT reconciliation_runs_one_per_file UNIQUE (file_sha256, rail_type, accounts, settlement_days, period_from, period_to, keep_unknown),
   CONSTRAINT reconciliation_runs_period_not_empty CHECK (period_from < period_to),
   CONSTRAINT reconciliation_runs_pkey PRIMARY KEY (run_id),
   CONSTRAINT reconciliation_runs_settlement_in_range CHECK (settlement_days >= 0 AND settlement_days <= 60)
@@ -984,6 +989,7 @@ COMMENT ON TABLE reconciliation_runs IS 'One row per comparison of a statement w
 COMMENT ON COLUMN reconciliation_runs.format IS 'Format of the statement; rail: entries that the rail''s API listed.';
 COMMENT ON COLUMN reconciliation_runs.accounts IS 'Accounts of the statements, sorted.';
 COMMENT ON COLUMN reconciliation_runs.period_to IS 'End of the statements'' period, exclusive.';
+COMMENT ON COLUMN reconciliation_runs.keep_unknown IS 'Whether the run kept the unknown entries.';
 COMMENT ON COLUMN reconciliation_runs.checked_from IS 'Payments dispatched from this time until checked_to had to be in a statement.';
 COMMENT ON COLUMN reconciliation_runs.entries IS 'Booked debits and reversals in the statement.';
 COMMENT ON COLUMN reconciliation_runs.counts IS 'Number of payments or entries per finding, and of matched payments.';
@@ -992,7 +998,7 @@ COMMENT ON COLUMN reconciliation_runs.entries_sha256 IS 'Digest of the rows of r
 COMMENT ON COLUMN reconciliation_runs.findings_sha256 IS 'Digest of the rows of reconciliation_findings of this run.';
 
 -- table reconciliation_upload_payments of symphony_owner
-CREATE TABLE reconciliation_upload_payments (
+CREATE UNLOGGED TABLE reconciliation_upload_payments (
   upload_id uuid NOT NULL,
   outbox_id uuid NOT NULL,
   amount numeric,
@@ -1003,7 +1009,7 @@ CREATE TABLE reconciliation_upload_payments (
 COMMENT ON TABLE reconciliation_upload_payments IS 'Facts about payments that only the caller knows: decrypted amounts, and whether the statement''s accounts pay them.';
 
 -- table reconciliation_uploads of symphony_owner
-CREATE TABLE reconciliation_uploads (
+CREATE UNLOGGED TABLE reconciliation_uploads (
   upload_id uuid NOT NULL,
   position bigint NOT NULL,
   entry_key bytea NOT NULL,
@@ -2274,8 +2280,8 @@ SET search_path=symphony, pg_temp
 -- body: sha256 c7c5d9466b8c6ca64574b0630482e497441a8e31f12c9ce2d7bb78be8e185570
 COMMENT ON FUNCTION close_reconciliation_finding(uuid, text) IS 'Closes a finding with a reason. The finding stays; the event FINDING_CLOSED names the person.';
 
--- function compare_reconciliation(reconciliation_runs, uuid, boolean) of symphony_owner
-CREATE FUNCTION compare_reconciliation(p_run reconciliation_runs, p_upload_id uuid, p_keep_unknown boolean)
+-- function compare_reconciliation(reconciliation_runs, uuid) of symphony_owner
+CREATE FUNCTION compare_reconciliation(p_run reconciliation_runs, p_upload_id uuid)
 RETURNS reconciliation_runs
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -2287,8 +2293,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 35494cfe5e14e530a6b1a34a28199357a7a1f5178901db59cdd81b596cfdb612
-COMMENT ON FUNCTION compare_reconciliation(reconciliation_runs, uuid, boolean) IS 'Internal: compares the staged entries with the ledger and records run, entries, findings, returns and proposals.';
+-- body: sha256 db76b27d688277f9c7ab40c8c9baf2aa05bb9bca9e4c1a770877142b16bb6536
+COMMENT ON FUNCTION compare_reconciliation(reconciliation_runs, uuid) IS 'Internal: compares the staged entries with the ledger and records run, entries, findings, returns and proposals.';
 
 -- function complete_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) of symphony_owner
 CREATE FUNCTION complete_dispatched_outbox_items(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_rail_references text[], p_rail_codes text[], p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_actions text[])
@@ -2768,7 +2774,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 d8dccf7da0076223022bc9434c81b86980d52af386e654e384483d2aa9c025b9
+-- body: sha256 f97ae595780f544bb59ae53f291d9e20d8a97615459b7afa48c9bae89b462277
 COMMENT ON FUNCTION finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean) IS 'Compares the entries of an upload with the ledger of a rail, and records the run with its findings. The same file again returns the first run. A dry run records nothing.';
 
 -- function freeze_dispatch(text) of symphony_owner

@@ -55,7 +55,7 @@ function tableSections(manifest, functions) {
   return files
     .map((file) => {
       const text = readFileSync(join(root, 'schema/v1', file), 'utf8')
-      const own = [...text.matchAll(/^CREATE TABLE IF NOT EXISTS (\w+)/gm)].map(([, name]) => name)
+      const own = [...text.matchAll(/^CREATE (?:UNLOGGED )?TABLE IF NOT EXISTS (\w+)/gm)].map(([, name]) => name)
       return { file, own: own.filter((name) => manifest.relations[name]?.type === 'table') }
     })
     .filter(({ own }) => own.length > 0)

@@ -11,6 +11,7 @@ CREATE TABLE IF NOT EXISTS reconciliation_runs (
   period_from timestamptz NOT NULL,
   period_to timestamptz NOT NULL,
   settlement_days integer NOT NULL,
+  keep_unknown boolean NOT NULL,
   checked_from timestamptz NOT NULL,
   checked_to timestamptz NOT NULL,
   entries bigint NOT NULL,
@@ -22,7 +23,8 @@ CREATE TABLE IF NOT EXISTS reconciliation_runs (
   actor text NOT NULL,
   created_at timestamptz NOT NULL,
   CONSTRAINT reconciliation_runs_known_format CHECK (format IN ('camt053', 'camt054', 'csv', 'ndjson', 'rail')),
-  CONSTRAINT reconciliation_runs_one_per_file UNIQUE (rail_type, file_sha256, accounts, settlement_days),
+  CONSTRAINT reconciliation_runs_one_per_file
+    UNIQUE (file_sha256, rail_type, accounts, settlement_days, period_from, period_to, keep_unknown),
   CONSTRAINT reconciliation_runs_period_not_empty CHECK (period_from < period_to),
   CONSTRAINT reconciliation_runs_settlement_in_range CHECK (settlement_days BETWEEN 0 AND 60)
 );
@@ -31,6 +33,7 @@ COMMENT ON TABLE reconciliation_runs IS
 COMMENT ON COLUMN reconciliation_runs.format IS 'Format of the statement; rail: entries that the rail''s API listed.';
 COMMENT ON COLUMN reconciliation_runs.accounts IS 'Accounts of the statements, sorted.';
 COMMENT ON COLUMN reconciliation_runs.period_to IS 'End of the statements'' period, exclusive.';
+COMMENT ON COLUMN reconciliation_runs.keep_unknown IS 'Whether the run kept the unknown entries.';
 COMMENT ON COLUMN reconciliation_runs.checked_from IS
   'Payments dispatched from this time until checked_to had to be in a statement.';
 COMMENT ON COLUMN reconciliation_runs.entries IS 'Booked debits and reversals in the statement.';
@@ -154,6 +157,13 @@ COMMENT ON INDEX ix_reconciliation_uploads_unmatched IS
 CREATE INDEX IF NOT EXISTS ix_reconciliation_open_findings ON reconciliation_open_findings (kind, severity, created_at);
 COMMENT ON INDEX ix_reconciliation_open_findings IS
   'Metrics: number of open findings per kind, and the oldest critical one. One entry per open finding.';
+CREATE INDEX IF NOT EXISTS ix_reconciliation_open_findings_by_severity
+  ON reconciliation_open_findings (severity, finding_id);
+COMMENT ON INDEX ix_reconciliation_open_findings_by_severity IS
+  'Lists: open findings, the most severe and newest first. One entry per open finding.';
+CREATE INDEX IF NOT EXISTS ix_reconciliation_findings_by_severity ON reconciliation_findings (severity, finding_id);
+COMMENT ON INDEX ix_reconciliation_findings_by_severity IS
+  'Lists: findings, the most severe and newest first. One entry per row.';
 CREATE INDEX IF NOT EXISTS ix_reconciliation_findings_by_run ON reconciliation_findings (run_id);
 COMMENT ON INDEX ix_reconciliation_findings_by_run IS 'Lists and verification: findings of a run. One entry per row.';
 CREATE INDEX IF NOT EXISTS ix_reconciliation_findings_by_payment ON reconciliation_findings (outbox_id)

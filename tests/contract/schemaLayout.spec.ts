@@ -19,7 +19,7 @@ function filesWith(pattern: RegExp, files: readonly SchemaText[]): readonly stri
   return files.filter(({ text }) => pattern.test(text)).map(({ name }) => name)
 }
 
-const CREATES_TABLE = /^CREATE (TABLE|UNIQUE INDEX|INDEX|TYPE)/m
+const CREATES_TABLE = /^CREATE (TABLE|UNLOGGED TABLE|UNIQUE INDEX|INDEX|TYPE)/m
 const CREATES_FUNCTION = /^ *CREATE OR REPLACE FUNCTION/m
 const PLANNER_SETTING = /\b(jit|enable_\w+|plan_cache_mode) ?=/
 

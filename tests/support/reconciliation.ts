@@ -36,7 +36,9 @@ export interface TestRun {
   readonly counts: Readonly<Record<string, number>>
   readonly otherRails: number
   readonly unknownSums: Readonly<Record<string, string>>
-  readonly findings: readonly { readonly kind: string; readonly outboxId: string | null }[] | null
+  readonly findings:
+    | readonly { readonly kind: string; readonly severity: string; readonly outboxId: string | null }[]
+    | null
 }
 
 const ACCOUNT = 'DE89370400440532013000'
@@ -60,6 +62,9 @@ export async function stageEntries(role: Queryable, entries: readonly TestEntry[
   ])
   return row!.stage_reconciliation_entries
 }
+
+/** The same for all runs, because the same file with another period is another run. */
+const START_MS = Date.now()
 
 /** Stages the entries and compares them: as one file, with a period of the last day, and no settlement days. */
 export async function reconcileEntries(
@@ -90,8 +95,8 @@ export async function finish(
       .digest(),
     ['S-1'],
     accounts,
-    from ?? new Date(Date.now() - DAY_MS),
-    to ?? new Date(Date.now() + DAY_MS),
+    from ?? new Date(START_MS - DAY_MS),
+    to ?? new Date(START_MS + DAY_MS),
     settlementDays,
     keepUnknown,
     dryRun,

@@ -63,7 +63,7 @@ class SnapshotWriter {
     ]
     const options = relation['options'] === undefined ? '' : ` WITH (${list(relation['options'])})`
     return [
-      `CREATE TABLE ${name} (\n  ${lines.join(',\n  ')}\n)${options};`,
+      `CREATE ${relation['persistence'] === 'unlogged' ? 'UNLOGGED ' : ''}TABLE ${name} (\n  ${lines.join(',\n  ')}\n)${options};`,
       ...this.#partsOf('indexes', name)
         .filter(([index]) => !constraints.some(([constraint]) => constraint === index))
         .flatMap(([index, properties]) =>

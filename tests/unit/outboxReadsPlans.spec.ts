@@ -14,6 +14,7 @@ import {
   searchParticipant,
   searchProjected,
 } from '../../libs/outbox/index.js'
+import { readFindingsBySeverity } from '../../libs/reconciliation/index.js'
 import { useTestDatabase } from '../support/database.js'
 
 /** Each query reads rows in proportion to its result, not to the ledger of 20,000 items. */
@@ -57,6 +58,21 @@ beforeAll(async () => {
     `INSERT INTO outbox_attempt_series SELECT 'minute', 'rail-' || n % 200,
        timestamptz '2026-01-31 00:00:00+00' + make_interval(mins => n / 200), '', 50, 1
      FROM generate_series(0, ${ITEMS - 1}) n`,
+  )
+  // Findings of one run. The two oldest are critical, and one of 256 is open.
+  await db.queryNoRole(
+    `INSERT INTO reconciliation_runs VALUES (gen_random_uuid(), 'sepa', 'csv', '', '{}', '{}', now(),
+       now() + interval '1 day', 1, false, now(), now(), 0, '{}', '{}', '', '', gen_random_uuid(), 'ann', now());
+     INSERT INTO reconciliation_findings
+     SELECT i.outbox_id, r.run_id, uuid_send(i.outbox_id), 'reversed',
+       CASE WHEN i.instruction_id IN ('i-1', 'i-2') THEN 'critical' ELSE 'info' END, i.outbox_id, '{}', now()
+     FROM payment_outbox_identities i, reconciliation_runs r;
+     INSERT INTO reconciliation_open_findings
+     SELECT finding_id, kind, severity, created_at FROM reconciliation_findings
+     WHERE get_byte(finding_key, 15) = 0;
+     INSERT INTO reconciliation_closings
+     SELECT finding_id, gen_random_uuid(), 'ann', 'settled', now() FROM reconciliation_findings f
+     WHERE NOT EXISTS (SELECT FROM reconciliation_open_findings o WHERE o.finding_id = f.finding_id)`,
   )
   await db.queryNoRole('ANALYZE')
 })
@@ -143,6 +159,11 @@ test.each<[string, (role: Queryable) => Promise<unknown>]>([
   ['statistics of a rail', (role) => readRailStatistics(role, { ...SERIES, railType: 'rail-7' })],
   ['latencies of a rail', (role) => readLatencySeries(role, { ...SERIES, railType: 'rail-7' })],
   ['find by an unknown word', (role) => findItems(role, 'nothing', { limit: LIMIT })],
+  ['list of findings by severity', (role) => readFindingsBySeverity(role, { limit: LIMIT }, 'limited')],
+  [
+    'list of open findings by severity',
+    (role) => readFindingsBySeverity(role, { limit: LIMIT, state: 'open' }, 'limited'),
+  ],
   ['read of recent changes', (role) => readRecentlyChanged(role, { seconds: 10, limit: LIMIT })],
   [
     'read of item states',

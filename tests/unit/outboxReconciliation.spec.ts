@@ -264,13 +264,16 @@ describe('the same file', () => {
     expect(await count('reconciliation_runs', `rail_type = '${railType}'`)).toBe(1)
   })
 
-  test('is another run for another rail, other accounts or other settlement days', async () => {
+  test('is another run for another rail, and with other options', async () => {
     const railType = rail()
     await reconcileEntries(db, railType, [], { file: 'C' })
     for (const [other, options] of [
       [rail(), {}],
       [railType, { accounts: ['FR7630006000011234567890189'] }],
       [railType, { settlementDays: 1 }],
+      [railType, { from: daysFromNow(-3) }],
+      [railType, { to: daysFromNow(3) }],
+      [railType, { keepUnknown: true }],
     ] as const) {
       expect((await reconcileEntries(db, other, [], { file: 'C', ...options })).repeated).toBe(false)
     }
@@ -283,12 +286,19 @@ describe('a dry run', () => {
     const paid = await enqueuePaid(db, { railType, payload: PAYLOAD })
     const held = await enqueueHeld(db, rita, { railType, payload: PAYLOAD })
     const entries = [paid, { outboxId: paid.outboxId, kind: 'reversal' } as const, held, {}]
-    const run = await reconcileEntries(db, railType, entries, { dryRun: true })
+    await enqueuePaid(db, { railType })
+    const run = await reconcileEntries(db, railType, entries, { dryRun: true, keepUnknown: true })
     expect(run).toMatchObject({
       runId: null,
-      counts: { ...NOTHING, matched: 1, paidNotRecorded: 1, reversed: 1, unknownEntry: 1 },
+      counts: { ...NOTHING, matched: 1, paidNotRecorded: 1, recordedNotPaid: 1, reversed: 1, unknownEntry: 1 },
     })
-    expect(run.findings!.map(({ kind }) => kind).toSorted()).toEqual(['paid_not_recorded', 'reversed'])
+    expect(run.findings!.map(({ kind }) => kind).toSorted()).toEqual([
+      'paid_not_recorded',
+      'recorded_not_paid',
+      'reversed',
+      'unknown_entry',
+    ])
+    expect(run.findings!.map(({ severity }) => severity)).toEqual(['critical', 'warning', 'warning', 'info'])
     for (const table of ['reconciliation_entries', 'reconciliation_findings']) {
       expect(await count(table, `outbox_id IN ('${paid.outboxId}', '${held.outboxId}')`)).toBe(0)
     }

@@ -107,16 +107,19 @@ export async function readFindings(
   search: FindingSearch = {},
   detail: BankDetail = 'full',
 ): Promise<Page<Finding>> {
-  const { values, where, limit } = conditionsOf('f.finding_id', search)
+  // A second table of the open ones, so that a page does not pass the closed ones.
+  const place = search.state === 'open' ? 'o' : 'f'
+  const { values, where, limit } = conditionsOf(`${place}.finding_id`, search, place)
   const { rows } = await role.query<FindingRow>(
     `SELECT f.finding_id AS "findingId", f.run_id AS "runId", r.rail_type AS "railType", f.kind, f.severity,
        f.outbox_id AS "outboxId", ${detail === 'full' ? 'f.detail' : limitedDetail(role)},
        ${isoMicros('f.created_at')} AS "createdAt", c.closed_by AS "closedBy", ${isoMicros('c.closed_at')} AS "closedAt",
        c.reason
      FROM ${qualify(role, 'reconciliation_findings')} f
+     ${place === 'o' ? `JOIN ${qualify(role, 'reconciliation_open_findings')} o ON o.finding_id = f.finding_id` : ''}
      JOIN ${qualify(role, 'reconciliation_runs')} r ON r.run_id = f.run_id
      LEFT JOIN ${qualify(role, 'reconciliation_closings')} c ON c.finding_id = f.finding_id
-     WHERE ${where.join(' AND ')} ORDER BY f.finding_id DESC LIMIT ${limit}`,
+     WHERE ${where.join(' AND ')} ORDER BY ${place}.finding_id DESC LIMIT ${limit}`,
     values,
   )
   const items = rows.map(toFinding)
@@ -190,7 +193,7 @@ interface Conditions {
   readonly limit: number
 }
 
-function conditionsOf(id: string, search: FindingSearch): Conditions {
+function conditionsOf(id: string, search: FindingSearch, place = 'f'): Conditions {
   const { railType, before, state, kind, severity, runId, outboxId } = search
   const values: unknown[] = []
   const where = ['true']
@@ -203,12 +206,9 @@ function conditionsOf(id: string, search: FindingSearch): Conditions {
   if (runId !== undefined) require('f.run_id =', requiredUuid('runId', runId))
   if (outboxId !== undefined) require('f.outbox_id =', requiredUuid('outboxId', outboxId))
   if (kind !== undefined) require('f.kind =', oneOf('kind', kind, FINDING_KINDS))
-  if (severity !== undefined) require('f.severity =', oneOf('severity', severity, FINDING_SEVERITIES))
-  if (state !== undefined) {
-    where.push(
-      oneOf('state', state, ['open', 'closed']) === 'open' ? 'c.finding_id IS NULL' : 'c.finding_id IS NOT NULL',
-    )
-  }
+  if (severity !== undefined) require(`${place}.severity =`, oneOf('severity', severity, FINDING_SEVERITIES))
+  if (state !== undefined && oneOf('state', state, ['open', 'closed']) === 'closed')
+    where.push('c.finding_id IS NOT NULL')
   return { values, where, limit: boundedInteger('limit', search.limit ?? 100, { min: 1, max: 1_000 }) }
 }
 

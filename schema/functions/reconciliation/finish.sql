@@ -33,6 +33,7 @@ BEGIN
   IF p_keep_unknown IS NULL THEN
     PERFORM refuse_argument('p_keep_unknown', 'true or false');
   END IF;
+  v_run.keep_unknown := p_keep_unknown;
   IF p_dry_run IS NULL THEN
     PERFORM refuse_argument('p_dry_run', 'true or false');
   END IF;
@@ -40,8 +41,9 @@ BEGIN
   -- 2. Recognise a repeat. The lock lets one run at a time compare, so that two processes with one file make one run.
   LOCK TABLE reconciliation_runs IN SHARE ROW EXCLUSIVE MODE;
   SELECT r.* INTO v_known FROM reconciliation_runs r
-  WHERE r.rail_type = v_run.rail_type AND r.file_sha256 = v_run.file_sha256 AND r.accounts = v_run.accounts
-    AND r.settlement_days = v_run.settlement_days;
+  WHERE r.file_sha256 = v_run.file_sha256 AND r.rail_type = v_run.rail_type AND r.accounts = v_run.accounts
+    AND r.settlement_days = v_run.settlement_days
+    AND r.period_from = v_run.period_from AND r.period_to = v_run.period_to AND r.keep_unknown = v_run.keep_unknown;
   IF v_known.run_id IS NOT NULL THEN
     v_run := v_known;
   ELSE
@@ -50,13 +52,13 @@ BEGIN
     -- 3. Compare. A dry run ends with an error, which undoes its writes and keeps the variables. No statement inside
     -- raises this code.
     BEGIN
-      v_run := compare_reconciliation(v_run, p_upload_id, p_keep_unknown);
+      v_run := compare_reconciliation(v_run, p_upload_id);
       IF p_dry_run THEN
         SELECT jsonb_agg(jsonb_build_object('kind', f.kind, 'severity', f.severity, 'outboxId', f.outbox_id)
-          || f.detail ORDER BY f.severity, f.finding_id) INTO v_findings
+          || f.detail ORDER BY f.rank, f.finding_id) INTO v_findings
         FROM (
-          SELECT g.* FROM reconciliation_findings g WHERE g.run_id = v_run.run_id
-          ORDER BY g.severity, g.finding_id LIMIT 100
+          SELECT g.*, array_position('{critical,warning,info}', g.severity) AS rank FROM reconciliation_findings g
+          WHERE g.run_id = v_run.run_id ORDER BY rank, g.finding_id LIMIT 100
         ) f;
         v_run.run_id := NULL;
         RAISE EXCEPTION 'dry run' USING ERRCODE = 'active_sql_transaction';
@@ -194,7 +196,7 @@ COMMENT ON FUNCTION check_bank_texts(text, text[], integer) IS
   'Internal: raises 22023 unless the value is a list of short texts.';
 
 CREATE OR REPLACE FUNCTION compare_reconciliation(
-  p_run reconciliation_runs, p_upload_id uuid, p_keep_unknown boolean
+  p_run reconciliation_runs, p_upload_id uuid
 ) RETURNS reconciliation_runs
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -234,7 +236,7 @@ BEGIN
     SELECT g.*, row_number() OVER (PARTITION BY g.entry_key ORDER BY g.position) AS occurrence
     FROM reconciliation_uploads g WHERE g.upload_id = p_upload_id
   ) u
-  WHERE u.rail_type = v_run.rail_type OR (p_keep_unknown AND u.outbox_id IS NULL AND u.kind = 'payout')
+  WHERE u.rail_type = v_run.rail_type OR (v_run.keep_unknown AND u.outbox_id IS NULL AND u.kind = 'payout')
   ON CONFLICT (entry_key, occurrence) DO NOTHING;
   SELECT d.entries_sha256 INTO v_run.entries_sha256 FROM reconciliation_digests(v_run.run_id) d;
 
@@ -281,7 +283,7 @@ BEGIN
   RETURN v_run;
 END
 $$;
-COMMENT ON FUNCTION compare_reconciliation(reconciliation_runs, uuid, boolean) IS
+COMMENT ON FUNCTION compare_reconciliation(reconciliation_runs, uuid) IS
   'Internal: compares the staged entries with the ledger and records run, entries, findings, returns and proposals.';
 
 -- The same text in every session: hashes and times do not depend on bytea_output and TimeZone. libs/ledger/db.ts
