@@ -843,15 +843,12 @@ CREATE TABLE payment_search (
   returned boolean NOT NULL,
   amount numeric,
   currency text COLLATE "C",
-  destination_hmac bytea,
   CONSTRAINT payment_search_amount_has_currency CHECK (amount IS NULL OR currency IS NOT NULL),
   CONSTRAINT payment_search_known_state CHECK (state = ANY (ARRAY['PENDING'::text, 'HELD'::text, 'DISPATCHED'::text, 'FAILED'::text, 'CANCELLED'::text])),
   CONSTRAINT payment_search_pkey PRIMARY KEY (outbox_id)
 ) WITH (fillfactor=85);
 CREATE INDEX ix_payment_search_by_amount ON payment_search USING btree (currency, amount, outbox_id) WHERE amount IS NOT NULL;
 COMMENT ON INDEX ix_payment_search_by_amount IS 'Lists: payments by amount. One entry per payment with a public amount.';
-CREATE INDEX ix_payment_search_by_destination ON payment_search USING btree (destination_hmac, outbox_id) WHERE destination_hmac IS NOT NULL;
-COMMENT ON INDEX ix_payment_search_by_destination IS 'Search by destination. One entry per payment with a hashed destination.';
 CREATE INDEX ix_payment_search_by_instruction ON payment_search USING btree (instruction_id);
 COMMENT ON INDEX ix_payment_search_by_instruction IS 'Search by the beginning of an instruction. One entry per item.';
 CREATE INDEX ix_payment_search_by_key ON payment_search USING btree (idempotency_key);
@@ -868,7 +865,6 @@ COMMENT ON TABLE payment_search IS 'One row per item, for lists and search. A fe
 COMMENT ON COLUMN payment_search.state IS 'State at the last projection of the item. CANCELLED is a FAILED item that was cancelled.';
 COMMENT ON COLUMN payment_search.rail_reference IS 'Reference of the rail in the latest attempt.';
 COMMENT ON COLUMN payment_search.amount IS 'Amount in the payload; null if it is unreadable, or if the field class of amount or currency is not public.';
-COMMENT ON COLUMN payment_search.destination_hmac IS 'HMAC-SHA-256 of the destination, with a key that the database does not have. Null without that key, and for encrypted and forbidden destinations.';
 
 -- table reconciliation_closings of symphony_owner
 CREATE TABLE reconciliation_closings (

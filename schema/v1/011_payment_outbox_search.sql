@@ -28,7 +28,6 @@ CREATE TABLE IF NOT EXISTS payment_search (
   returned boolean NOT NULL,
   amount numeric,
   currency text COLLATE "C",
-  destination_hmac bytea,
   CONSTRAINT payment_search_known_state CHECK (state IN ('PENDING', 'HELD', 'DISPATCHED', 'FAILED', 'CANCELLED')),
   CONSTRAINT payment_search_amount_has_currency CHECK (amount IS NULL OR currency IS NOT NULL)
 )
@@ -40,9 +39,6 @@ COMMENT ON COLUMN payment_search.state IS
 COMMENT ON COLUMN payment_search.rail_reference IS 'Reference of the rail in the latest attempt.';
 COMMENT ON COLUMN payment_search.amount IS
   'Amount in the payload; null if it is unreadable, or if the field class of amount or currency is not public.';
-COMMENT ON COLUMN payment_search.destination_hmac IS
-  'HMAC-SHA-256 of the destination, with a key that the database does not have. Null without that key, and for '
-  'encrypted and forbidden destinations.';
 
 -- The row with an empty participant counts all participants of the rail.
 CREATE TABLE IF NOT EXISTS outbox_series (
@@ -108,10 +104,6 @@ CREATE INDEX IF NOT EXISTS ix_payment_search_by_amount ON payment_search (curren
   WHERE amount IS NOT NULL;
 COMMENT ON INDEX ix_payment_search_by_amount IS
   'Lists: payments by amount. One entry per payment with a public amount.';
-CREATE INDEX IF NOT EXISTS ix_payment_search_by_destination ON payment_search (destination_hmac, outbox_id)
-  WHERE destination_hmac IS NOT NULL;
-COMMENT ON INDEX ix_payment_search_by_destination IS
-  'Search by destination. One entry per payment with a hashed destination.';
 CREATE INDEX IF NOT EXISTS ix_outbox_series_by_time ON outbox_series (grain, starts_at);
 COMMENT ON INDEX ix_outbox_series_by_time IS 'Retention: rows past their retention. One entry per row.';
 CREATE INDEX IF NOT EXISTS ix_outbox_attempt_series_by_time ON outbox_attempt_series (grain, starts_at);

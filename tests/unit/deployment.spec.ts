@@ -198,7 +198,6 @@ describe('PRIM-POSTGRES-SCHEMA-003 a deployment', () => {
       'payment_outbox_pending.ix_pending_ordered',
       'payment_outbox_proposals.ux_proposals_one_open_per_item',
       'payment_search.ix_payment_search_by_amount',
-      'payment_search.ix_payment_search_by_destination',
       'payment_search.ix_payment_search_by_instruction',
       'payment_search.ix_payment_search_by_key',
       'payment_search.ix_payment_search_by_participant',

@@ -65,7 +65,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   outbox_series: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_attempt_series: { control: whole(), auditor: whole(), readonly: whole() },
   // A field class can forbid the amount.
-  payment_search: { control: whole(), auditor: whole(), readonly: except('amount', 'currency', 'destination_hmac') },
+  payment_search: { control: whole(), auditor: whole(), readonly: except('amount', 'currency') },
   // Its results are in ledger_verifications.
   ledger_verification_passes: {},
   ledger_verifications: { control: whole(), auditor: whole(), readonly: whole() },
