@@ -47,6 +47,33 @@ COMMENT ON COLUMN api_keys.owner IS 'Person this key acts as. A two-person decis
 COMMENT ON COLUMN api_keys.participants IS 'Participants that the key is restricted to; null means all.';
 COMMENT ON COLUMN api_keys.last_used_at IS 'Hour of the latest use. With a finer time, each request would write.';
 
+-- table browser_sessions of symphony_owner
+CREATE TABLE browser_sessions (
+  session_id text NOT NULL,
+  secret_hash bytea NOT NULL,
+  scopes text[] NOT NULL,
+  owner text NOT NULL,
+  participants text[],
+  issuer text NOT NULL,
+  created_by text NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  expires_at timestamp with time zone NOT NULL,
+  revoked_at timestamp with time zone,
+  revoked_by text,
+  CONSTRAINT browser_sessions_bound_to_some_participant_or_to_none CHECK (cardinality(participants) > 0),
+  CONSTRAINT browser_sessions_known_scopes CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['ingest'::text, 'read'::text, 'audit'::text, 'operate'::text]),
+  CONSTRAINT browser_sessions_last_at_most_8_hours CHECK (expires_at <= (created_at + '08:00:00'::interval)),
+  CONSTRAINT browser_sessions_pkey PRIMARY KEY (session_id),
+  CONSTRAINT browser_sessions_revoked_by_somebody CHECK (num_nonnulls(revoked_at, revoked_by) = ANY (ARRAY[0, 2])),
+  CONSTRAINT browser_sessions_secret_is_a_sha256 CHECK (octet_length(secret_hash) = 32)
+);
+COMMENT ON TABLE browser_sessions IS 'Sessions of the dashboard, each with the person and the scopes of its sign-in. Rows older than 30 days are deleted.';
+COMMENT ON COLUMN browser_sessions.secret_hash IS 'SHA-256 of the secret in the cookie.';
+COMMENT ON COLUMN browser_sessions.owner IS 'Person who signed in. A two-person decision must be approved by a different person.';
+COMMENT ON COLUMN browser_sessions.participants IS 'Participants that the session is restricted to; null means all.';
+COMMENT ON COLUMN browser_sessions.issuer IS 'Identity provider of the person.';
+COMMENT ON COLUMN browser_sessions.created_by IS 'Login of the server that created the session. Only servers with this login accept it.';
+
 -- table dispatch_epochs of symphony_owner
 CREATE TABLE dispatch_epochs (
   epoch_no integer NOT NULL,
@@ -1898,6 +1925,17 @@ SET search_path=symphony, pg_temp
 -- body: sha256 606ec32e3212bcedd616be80fca76738645d36737cd3cadd09d4cc161093b524
 COMMENT ON FUNCTION authenticate_api_key(text, bytea) IS 'Returns status, scopes, owner and participants of the key with this secret hash; records the hour of use.';
 
+-- function authenticate_browser_session(text, bytea) of symphony_owner
+CREATE FUNCTION authenticate_browser_session(p_key_id text, p_secret_hash bytea)
+RETURNS TABLE(status text, scopes text[], owner text, participants text[], issuer text, expires_at timestamp with time zone)
+LANGUAGE plpgsql STABLE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 dc7ea195963a2d565d76880c13b2256da15f0599f44de38c596ebd12d2cd98cb
+COMMENT ON FUNCTION authenticate_browser_session(text, bytea) IS 'Returns status, scopes, owner and participants of the session with this secret hash that this login created.';
+
 -- function begin_dispatch_epoch(integer, text) of symphony_owner
 CREATE FUNCTION begin_dispatch_epoch(p_last_epoch_no integer, p_actor text)
 RETURNS void
@@ -2398,6 +2436,15 @@ SET search_path=symphony, pg_temp
 -- body: sha256 6829d5d64c5f45e799a127367de2c70c63da5a0d83797d9eba25dd71d2b957b8
 COMMENT ON FUNCTION create_api_key(text, bytea, text[], text, text[], timestamp with time zone) IS 'Creates a key of the HTTP API from the hash of its secret. The login must have the role of each scope.';
 
+-- function create_browser_session(text, bytea, text[], text, text, integer, text[]) of symphony_owner
+CREATE FUNCTION create_browser_session(p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_issuer text, p_session_seconds integer, p_participants text[] DEFAULT NULL::text[])
+RETURNS timestamp with time zone
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 999f4c6ba01356e3277c9fc867af10b6c31b3cb544e8ef512d2ca7beee06128d
+COMMENT ON FUNCTION create_browser_session(text, bytea, text[], text, text, integer, text[]) IS 'Creates a session of the dashboard from the hash of its secret and returns its expiry, at most 8 hours from now.';
+
 -- function create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) of symphony_owner
 CREATE FUNCTION create_job_runs(p_job_names text[], p_revisions bigint[], p_next_due_at timestamp with time zone[], p_scheduled_for timestamp with time zone[])
 RETURNS TABLE(run_id uuid, job_name text, scheduled_for timestamp with time zone)
@@ -2556,6 +2603,17 @@ SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 a4f82cfd8abb4b555d1407212962284d24eddf54e18dcb7504594d1429cdc040
 COMMENT ON FUNCTION due_jobs(integer) IS 'Returns active jobs that are due and not postponed, longest due first, at most the batch size.';
+
+-- function end_browser_session(text, bytea) of symphony_owner
+CREATE FUNCTION end_browser_session(p_key_id text, p_secret_hash bytea)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 6e078a20d16d151e873129cad4a49b13971c4e9b086f214106d385bd78576306
+COMMENT ON FUNCTION end_browser_session(text, bytea) IS 'Ends the session with this secret hash, for a person who signs out; returns false if there is none to end.';
 
 -- function end_outbox_item(uuid, text, text, text, text, text, text) of symphony_owner
 CREATE FUNCTION end_outbox_item(p_outbox_id uuid, p_state text, p_action text, p_error_code text, p_reason text, p_rail_reference text, p_actor text)
@@ -4262,6 +4320,15 @@ SET search_path=symphony, pg_temp
 -- body: sha256 2023986acd613c1859621a8a3d8313976e5dca21e63c18ec1d9ad402cbc51e0b
 COMMENT ON FUNCTION revoke_api_key(text) IS 'Revokes a key permanently; returns false if it was already revoked.';
 
+-- function revoke_browser_session(text) of symphony_owner
+CREATE FUNCTION revoke_browser_session(p_key_id text)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 7863ced49e472d5331cb37e7705ea7f610701734aa7272ef22706bc380526e2c
+COMMENT ON FUNCTION revoke_browser_session(text) IS 'Revokes a session permanently; returns false if it was already revoked.';
+
 -- function rewrap_subject_keys(uuid[], text[], text, text) of symphony_owner
 CREATE FUNCTION rewrap_subject_keys(p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text, p_previous_master_key_id text)
 RETURNS integer
@@ -4547,6 +4614,7 @@ GRANT EXECUTE ON function annotate_reconciliation_payments(uuid, uuid[], numeric
 GRANT EXECUTE ON function approve_outbox_limit(uuid) TO symphony_control;
 GRANT EXECUTE ON function approve_outbox_proposal(uuid) TO symphony_control;
 GRANT EXECUTE ON function authenticate_api_key(text, bytea) TO symphony_auth;
+GRANT EXECUTE ON function authenticate_browser_session(text, bytea) TO symphony_auth;
 GRANT EXECUTE ON function begin_outbox_dispatch(uuid, uuid, text) TO symphony_executor;
 GRANT EXECUTE ON function cancel_outbox_instruction(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function cancel_outbox_instruction(text, text, text) TO symphony_ingest;
@@ -4566,6 +4634,7 @@ GRANT EXECUTE ON function complete_outbox_attempt(uuid, uuid, text, text, text, 
 GRANT EXECUTE ON function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) TO symphony_executor;
 GRANT EXECUTE ON function complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) TO symphony_executor;
 GRANT EXECUTE ON function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) TO symphony_control;
+GRANT EXECUTE ON function create_browser_session(text, bytea, text[], text, text, integer, text[]) TO symphony_auth;
 GRANT EXECUTE ON function create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) TO symphony_executor;
 GRANT EXECUTE ON function create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) TO symphony_control;
 GRANT EXECUTE ON function declare_outbox_rail(text, boolean, jsonb, text, boolean) TO symphony_control;
@@ -4575,6 +4644,7 @@ GRANT EXECUTE ON function deregister_outbox_worker(text, jsonb) TO symphony_exec
 GRANT EXECUTE ON function destroy_subject_key(text, text) TO symphony_control;
 GRANT EXECUTE ON function discard_reconciliation_upload(uuid) TO symphony_control;
 GRANT EXECUTE ON function due_jobs(integer) TO symphony_executor;
+GRANT EXECUTE ON function end_browser_session(text, bytea) TO symphony_auth;
 GRANT EXECUTE ON function enqueue_due_job_runs(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_due_timers(integer) TO symphony_executor;
 GRANT EXECUTE ON function enqueue_inbox_message(text, text, text, jsonb, timestamp with time zone) TO symphony_ingest;
@@ -4641,6 +4711,7 @@ GRANT EXECUTE ON function resume_outbox(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function review_outbox_contradiction(uuid, text) TO symphony_control;
 GRANT EXECUTE ON function revive_inbox_message(text, text, text) TO symphony_control;
 GRANT EXECUTE ON function revoke_api_key(text) TO symphony_control;
+GRANT EXECUTE ON function revoke_browser_session(text) TO symphony_control;
 GRANT EXECUTE ON function rewrap_subject_keys(uuid[], text[], text, text) TO symphony_control;
 GRANT EXECUTE ON function schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) TO symphony_ingest;
 GRANT EXECUTE ON function seal_ledger_block(integer, integer) TO symphony_executor;
@@ -4654,6 +4725,8 @@ GRANT EXECUTE ON function withdraw_outbox_limit(uuid, text) TO symphony_control;
 GRANT EXECUTE ON function withdraw_outbox_proposal(uuid, text) TO symphony_control;
 GRANT SELECT (created_at, created_by, expires_at, key_id, last_used_at, owner, participants, revoked_at, revoked_by, scopes) ON table api_keys TO symphony_auditor;
 GRANT SELECT (created_at, created_by, expires_at, key_id, last_used_at, owner, participants, revoked_at, revoked_by, scopes) ON table api_keys TO symphony_control;
+GRANT SELECT (created_at, created_by, expires_at, issuer, owner, participants, revoked_at, revoked_by, scopes, session_id) ON table browser_sessions TO symphony_auditor;
+GRANT SELECT (created_at, created_by, expires_at, issuer, owner, participants, revoked_at, revoked_by, scopes, session_id) ON table browser_sessions TO symphony_control;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_auditor;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, payload, sightings, source, state, topic) ON table inbox_messages TO symphony_control;
 GRANT SELECT (attempt_count, attempts_max, claim_expires_at, claimed_at, claimed_by, content_hash, due_at, ended_at, first_seen_at, last_error, last_seen_at, message_id, sightings, source, state, topic) ON table inbox_messages TO symphony_readonly;

@@ -88,3 +88,71 @@ export async function readApiKeys(role: Queryable): Promise<ApiKeyStatus[]> {
   )
   return rows
 }
+
+/** Result of an authentication with the secret of a session. */
+export interface KnownBrowserSession extends KnownApiKey {
+  readonly issuer: string
+  readonly expiresAt: Date
+}
+
+export interface BrowserSessionStatus extends Omit<ApiKeyStatus, 'keyId' | 'lastUsedAt'> {
+  readonly sessionId: string
+  readonly issuer: string
+  readonly expiresAt: Date
+}
+
+/** Creates a session as symphony_auth and returns its expiry. Only servers with the same login accept the session. */
+export async function createBrowserSession(
+  role: Queryable,
+  { keyId, secretHash }: ApiKeyParts,
+  request: {
+    readonly scopes: readonly Scope[]
+    readonly owner: string
+    readonly participants: readonly string[] | null
+    readonly issuer: string
+    readonly seconds: number
+  },
+): Promise<Date> {
+  const { scopes, owner, participants, issuer, seconds } = request
+  const values = [keyId, secretHash, scopes, owner, issuer, seconds, participants]
+  const rows = await call<{ create_browser_session: Date }>(role, 'create_browser_session', values)
+  return new Date(rows[0]?.create_browser_session ?? Number.NaN)
+}
+
+/** Authenticates a session as symphony_auth. Returns undefined for an unknown session or a wrong secret. */
+export async function authenticateBrowserSession(
+  role: Queryable,
+  { keyId, secretHash }: ApiKeyParts,
+): Promise<KnownBrowserSession | undefined> {
+  const [row] = await call<Omit<KnownBrowserSession, 'expiresAt'> & { expires_at: Date }>(
+    role,
+    'authenticate_browser_session',
+    [keyId, secretHash],
+  )
+  if (row === undefined) return undefined
+  const { status, scopes, owner, participants, issuer, expires_at: expiresAt } = row
+  return { status, scopes, owner, participants, issuer, expiresAt }
+}
+
+/** Ends a session as symphony_auth, for a person who signs out. */
+export async function endBrowserSession(role: Queryable, { keyId, secretHash }: ApiKeyParts): Promise<void> {
+  await call(role, 'end_browser_session', [keyId, secretHash])
+}
+
+/** Revokes a session as symphony_control. Returns false if it was already revoked. */
+export async function revokeBrowserSession(role: Queryable, sessionId: string): Promise<boolean> {
+  const rows = await call<{ revoke_browser_session: boolean }>(role, 'revoke_browser_session', [sessionId])
+  return rows[0]?.revoke_browser_session === true
+}
+
+/** Returns the newest 1000 sessions, newest first. As symphony_control or symphony_auditor. */
+export async function readBrowserSessions(role: Queryable): Promise<BrowserSessionStatus[]> {
+  const { rows } = await role.query<BrowserSessionStatus>(
+    `SELECT session_id AS "sessionId", scopes, owner, participants, issuer, created_by AS "createdBy",
+       created_at AS "createdAt", expires_at AS "expiresAt", revoked_at AS "revokedAt", revoked_by AS "revokedBy",
+       CASE WHEN revoked_at IS NOT NULL THEN 'REVOKED' WHEN expires_at <= clock_timestamp() THEN 'EXPIRED'
+         ELSE 'ACTIVE' END AS status
+     FROM ${qualify(role, 'browser_sessions')} ORDER BY created_at DESC, session_id LIMIT 1000`,
+  )
+  return rows
+}

@@ -38,6 +38,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   jobs: async () => (await import('./commands/jobs.js')).registerJobs,
   timers: async () => (await import('./commands/jobs.js')).registerTimers,
   keys: async () => (await import('./commands/keys.js')).registerKeys,
+  sessions: async () => (await import('./commands/sessions.js')).registerSessions,
   vault: async () => (await import('./commands/vault.js')).registerVault,
   ledger: async () => (await import('./commands/ledger/ledger.js')).registerLedger,
   evidence: async () => (await import('./commands/ledger/evidence.js')).registerEvidence,

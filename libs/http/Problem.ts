@@ -9,8 +9,11 @@ export const PROBLEMS = Object.freeze({
   UNAUTHENTICATED: { status: 401, title: 'No valid key or token' },
   KEY_EXPIRED: { status: 401, title: 'The key has expired' },
   KEY_REVOKED: { status: 401, title: 'The key was revoked' },
+  SESSION_ENDED: { status: 401, title: 'The session has ended: sign in again' },
   SIGNATURE_INVALID: { status: 401, title: 'The signature is missing or wrong' },
   TIMESTAMP_OUT_OF_TOLERANCE: { status: 401, title: 'The signature is too old, or from the future' },
+  SIGN_IN_REFUSED: { status: 403, title: 'The sign-in was refused' },
+  CROSS_SITE_REQUEST: { status: 403, title: 'The request does not come from the dashboard' },
   SCOPE_MISSING: { status: 403, title: 'The key does not have the required scope' },
   PARTICIPANT_REFUSED: { status: 403, title: 'The key is restricted to other participants' },
   NOT_FOUND: { status: 404, title: 'Not found' },
@@ -49,7 +52,7 @@ export const PROBLEMS = Object.freeze({
   ENCRYPTION_UNAVAILABLE: { status: 503, title: 'This server has no key to encrypt or decrypt a field with' },
   OPERATE_UNAVAILABLE: { status: 503, title: 'This server may not act for the caller' },
   STREAMS_EXHAUSTED: { status: 503, title: 'Too many open streams' },
-  IDENTITY_PROVIDER_UNAVAILABLE: { status: 503, title: 'The keys of the identity provider cannot be read' },
+  IDENTITY_PROVIDER_UNAVAILABLE: { status: 503, title: 'The identity provider does not answer' },
 })
 
 export type ProblemCode = keyof typeof PROBLEMS

@@ -41,7 +41,7 @@ export class RequestAuthorizer {
    */
   async #identify(request: FastifyRequest, reply: FastifyReply): Promise<Identity> {
     try {
-      return await this.#options.authenticator.identify(request.headers.authorization)
+      return await this.#options.authenticator.identify(request)
     } catch (error) {
       if (error instanceof ProblemError) void reply.header('www-authenticate', 'Bearer')
       throw error

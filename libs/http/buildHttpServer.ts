@@ -12,7 +12,10 @@ import { JSON_TEXT_BYTES_MAX, systemClock, type Clock } from '../core/index.js'
 import { Authenticator } from './access/Authenticator.js'
 import type { Identity } from './access/Identity.js'
 import { ApiKeyAuthenticator } from './access/ApiKeyAuthenticator.js'
-import { OidcAuthenticator, type OidcOptions } from './access/OidcAuthenticator.js'
+import { BrowserSessions } from './access/BrowserSessions.js'
+import { IdentityProvider } from './access/IdentityProvider.js'
+import { OidcAuthenticator } from './access/OidcAuthenticator.js'
+import type { OidcOptions } from './access/oidcOptions.js'
 import type { Api } from './Api.js'
 import { enforceBodyDeadline } from './bodyDeadline.js'
 import { DashboardFiles, fileFor, sendFile } from './DashboardFiles.js'
@@ -34,6 +37,7 @@ import { LargeBodyQueue, parseBody } from './requestBody.js'
 import { healthRoutes, type MetricsEndpoint } from './routes/health.js'
 import { apiRoutes } from './routes/index.js'
 import type { Route } from './routes/route.js'
+import type { SignIn } from './routes/session.js'
 import { webhookRoutes, type WebhookReceiver } from './routes/webhooks.js'
 import { StatusCache } from './StatusCache.js'
 import { SseConnections } from './stream/SseConnections.js'
@@ -50,7 +54,7 @@ export interface HttpServerParts {
   readonly metrics: MetricsEndpoint
   /** API; undefined for a process without one. */
   readonly api?: Api
-  /** Identity provider whose tokens are also accepted. */
+  /** Identity provider whose tokens are also accepted, and at which people sign in to the dashboard. */
   readonly oidc?: OidcOptions
   /** Receiver of webhooks; undefined for a process without one. */
   readonly webhooks?: WebhookReceiver
@@ -93,7 +97,8 @@ declare module 'fastify' {
 export function buildHttpServer(options: HttpServerParts): HttpServer {
   const { api, webhooks, dashboardFolder, version = '0.0.0', clock = systemClock } = options
   const limits = resolveHttpLimits(options.limits)
-  const authenticator = createAuthenticator(options)
+  const signIn = createSignIn(options)
+  const authenticator = createAuthenticator(options, signIn?.sessions)
   const statusCache = api === undefined ? undefined : new StatusCache(api, clock)
   const { streamPollMs } = options
   const connections =
@@ -109,7 +114,7 @@ export function buildHttpServer(options: HttpServerParts): HttpServer {
     ...healthRoutes(options),
     ...(api === undefined || statusCache === undefined || connections === undefined
       ? []
-      : apiRoutes({ api, statusCache: statusCache, connections: connections, authenticator, limits, clock })),
+      : apiRoutes({ api, statusCache, connections, authenticator, signIn, limits, clock })),
     ...(webhooks === undefined ? [] : webhookRoutes(webhooks)),
   ]
   const { requestsPerSecond } = limits
@@ -129,18 +134,24 @@ export function buildHttpServer(options: HttpServerParts): HttpServer {
   }
 }
 
-function createAuthenticator({
-  accessToken,
-  accessTokenOwner = 'access-token',
-  api,
-  oidc,
-  clock,
-}: HttpServerParts): Authenticator {
+function createSignIn({ api, oidc, clock }: HttpServerParts): SignIn | undefined {
+  if (api === undefined || oidc?.signIn === undefined) return undefined
+  return {
+    provider: new IdentityProvider(oidc, oidc.signIn, clock),
+    sessions: new BrowserSessions(api.roles.auth, oidc.issuer, oidc.signIn, clock),
+  }
+}
+
+function createAuthenticator(
+  { accessToken, accessTokenOwner = 'access-token', api, oidc, clock }: HttpServerParts,
+  sessions: BrowserSessions | undefined,
+): Authenticator {
   return new Authenticator({
     accessToken,
     accessTokenOwner,
     keys: api === undefined ? undefined : new ApiKeyAuthenticator(api.roles.auth, clock),
     oidc: oidc === undefined ? undefined : new OidcAuthenticator(oidc),
+    sessions,
   })
 }
 
@@ -215,6 +226,7 @@ function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }
       statusCode,
       elapsedMs,
       keyId: identity?.apiKey?.keyId,
+      sessionId: identity?.session?.keyId,
     }
     log.info(line, 'request')
   })

@@ -16,7 +16,7 @@ import {
 } from '../symphony/index.js'
 import { settleWithin } from '../worker/index.js'
 import type { Identity } from './access/Identity.js'
-import type { OidcOptions } from './access/OidcAuthenticator.js'
+import type { OidcOptions } from './access/oidcOptions.js'
 import type { Api, PayloadProtection } from './Api.js'
 import { buildHttpServer, type HttpServer } from './buildHttpServer.js'
 import { dashboardFolder } from './DashboardFiles.js'
@@ -39,7 +39,7 @@ export interface HttpServerOptions {
   readonly accessToken?: string
   /** Person of the access token in two-person decisions. @default 'access-token' */
   readonly accessTokenOwner?: string
-  /** Identity provider whose tokens are also accepted. */
+  /** Identity provider whose tokens are also accepted, and at which people sign in to the dashboard. */
   readonly oidc?: OidcOptions
   /** Senders of webhooks, by source. Their messages go to the inbox. @default none */
   readonly webhooks?: WebhookSources

@@ -15,8 +15,8 @@ export { describeDatabases } from './routes/overview.js'
 export type { Api, ApiRoles, StatusSnapshot, PayloadProtection } from './Api.js'
 export type { ApiTypes } from './ApiTypes.js'
 export type { Identity } from './access/Identity.js'
-export { readOidcOptions } from './access/OidcAuthenticator.js'
-export type { OidcOptions } from './access/OidcAuthenticator.js'
+export { readOidcOptions } from './access/oidcOptions.js'
+export type { OidcOptions, SignInOptions } from './access/oidcOptions.js'
 export type { HttpLimits } from './limits.js'
 export { MetricsEndpoint } from './routes/health.js'
 export { readWebhookSources } from './webhookSources.js'
@@ -43,6 +43,9 @@ export type {
   Rail,
   Rails,
   Scope,
+  SignedOut,
+  SignInMethods,
+  StartedSignIn,
   Status,
   StatusEvent,
   ThroughputMinute,

@@ -30,6 +30,12 @@ export function openApiDocument(routes: readonly Route[], { version }: OpenApiOp
       schemas: { Problem: ProblemShape },
       securitySchemes: {
         bearer: { type: 'http', scheme: 'bearer', description: 'A key, the process’s own token, or a JWT.' },
+        session: {
+          type: 'apiKey',
+          in: 'cookie',
+          name: '__Host-symphony-session',
+          description: 'Session of the dashboard. Each request also has the header Symphony-Csrf: 1.',
+        },
       },
     },
   }
@@ -74,7 +80,8 @@ function bodyContentOf({ body, upload, example }: Route): object | undefined {
 function securityOf(route: Route): readonly object[] {
   const { access } = route
   if (access === 'open' || access === 'signature') return []
-  return access === 'any' ? [{ bearer: [access] }] : scopesOf(route).map((scope) => ({ bearer: [scope] }))
+  const scopes = access === 'any' ? [access] : scopesOf(route)
+  return [...scopes.map((scope) => ({ bearer: [scope] })), ...scopes.map((scope) => ({ session: [scope] }))]
 }
 
 function operationIdOf(method: string, path: string): string {
@@ -183,6 +190,8 @@ const KNOWN: readonly ProblemCode[] = [
   'UNAUTHENTICATED',
   'KEY_EXPIRED',
   'KEY_REVOKED',
+  'SESSION_ENDED',
+  'CROSS_SITE_REQUEST',
   'RATE_LIMITED',
   'IDENTITY_PROVIDER_UNAVAILABLE',
 ]

@@ -30,6 +30,39 @@ COMMENT ON COLUMN api_keys.owner IS
 COMMENT ON COLUMN api_keys.participants IS 'Participants that the key is restricted to; null means all.';
 COMMENT ON COLUMN api_keys.last_used_at IS 'Hour of the latest use. With a finer time, each request would write.';
 
+-- Sessions of people who signed in to the dashboard at an identity provider. The browser stores the secret in a cookie;
+-- the table stores its SHA-256. A session is valid only for servers with the login that created it. A login can name any
+-- person, so a session of another login would let that login act in the name of a more powerful server.
+
+CREATE TABLE IF NOT EXISTS browser_sessions (
+  session_id text PRIMARY KEY,
+  secret_hash bytea NOT NULL,
+  scopes text[] NOT NULL,
+  owner text NOT NULL,
+  participants text[],
+  issuer text NOT NULL,
+  created_by text NOT NULL,
+  created_at timestamptz NOT NULL,
+  expires_at timestamptz NOT NULL,
+  revoked_at timestamptz,
+  revoked_by text,
+  CONSTRAINT browser_sessions_secret_is_a_sha256 CHECK (octet_length(secret_hash) = 32),
+  CONSTRAINT browser_sessions_known_scopes
+    CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['ingest', 'read', 'audit', 'operate']),
+  CONSTRAINT browser_sessions_bound_to_some_participant_or_to_none CHECK (cardinality(participants) > 0),
+  CONSTRAINT browser_sessions_last_at_most_8_hours CHECK (expires_at <= created_at + interval '8 hours'),
+  CONSTRAINT browser_sessions_revoked_by_somebody CHECK (num_nonnulls(revoked_at, revoked_by) IN (0, 2))
+);
+COMMENT ON TABLE browser_sessions IS
+  'Sessions of the dashboard, each with the person and the scopes of its sign-in. Rows older than 30 days are deleted.';
+COMMENT ON COLUMN browser_sessions.secret_hash IS 'SHA-256 of the secret in the cookie.';
+COMMENT ON COLUMN browser_sessions.owner IS
+  'Person who signed in. A two-person decision must be approved by a different person.';
+COMMENT ON COLUMN browser_sessions.participants IS 'Participants that the session is restricted to; null means all.';
+COMMENT ON COLUMN browser_sessions.issuer IS 'Identity provider of the person.';
+COMMENT ON COLUMN browser_sessions.created_by IS
+  'Login of the server that created the session. Only servers with this login accept it.';
+
 -- Data keys that encrypt fields of payloads, one per subject. A subject is a participant or a person. The table stores
 -- each key wrapped under a master key that is never in the database, so a copy of the database alone decrypts nothing.
 -- Destroying a subject's key makes its fields unreadable in every copy of the ciphertext, and changes no row of the

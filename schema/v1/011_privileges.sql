@@ -164,6 +164,7 @@ GRANT EXECUTE ON FUNCTION
   cancel_timer(uuid),
   create_api_key(text, bytea, text[], text, text[], timestamptz),
   revoke_api_key(text),
+  revoke_browser_session(text),
   is_actor_gateway(boolean),
   -- An API that knows the rails declares them. A declaration can only make field classes stricter.
   declare_outbox_rail(text, boolean, jsonb, text, boolean)
@@ -173,6 +174,10 @@ TO symphony_control;
 GRANT SELECT (
   key_id, scopes, owner, participants, created_by, created_at, expires_at, revoked_at, revoked_by, last_used_at
 ) ON api_keys TO symphony_control, symphony_auditor;
+-- Sessions of the dashboard, without the hash of the secret.
+GRANT SELECT (
+  session_id, scopes, owner, participants, issuer, created_by, created_at, expires_at, revoked_at, revoked_by
+) ON browser_sessions TO symphony_control, symphony_auditor;
 
 -- Data keys of encrypted fields: operators rewrap and destroy them, so only they read the wrapped keys. Auditors see
 -- which keys exist and which were destroyed.
@@ -305,8 +310,14 @@ GRANT SELECT (
   resource, owner, fencing_token, acquired_at, renewed_at, expires_at, released_at
 ) ON symphony_leases TO symphony_readonly;
 
--- symphony_auth: the HTTP API, to authenticate a key. A test checks that this role may execute nothing else.
-GRANT EXECUTE ON FUNCTION authenticate_api_key(text, bytea) TO symphony_auth;
+-- symphony_auth: the HTTP API, to authenticate a key, and to create, authenticate and end a session of the dashboard. A
+-- test checks that this role may execute nothing else.
+GRANT EXECUTE ON FUNCTION
+  authenticate_api_key(text, bytea),
+  create_browser_session(text, bytea, text[], text, text, integer, text[]),
+  authenticate_browser_session(text, bytea),
+  end_browser_session(text, bytea)
+TO symphony_auth;
 
 -- Only operators read the sequence counters. This REVOKE is last, so that no grant undoes it.
 REVOKE ALL ON participant_outbox_sequences FROM PUBLIC, symphony_ingest, symphony_executor, symphony_readonly,

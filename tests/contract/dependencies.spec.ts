@@ -4,11 +4,11 @@ import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { readDependencies } from '../support/dependencies.js'
 
-test('the package has at most 15 dependencies, in caret ranges, without install scripts', async () => {
+test('the package has at most 16 dependencies, in caret ranges, without install scripts', async () => {
   const { direct, installed, defects } = await readDependencies()
   expect(defects).toEqual([])
   // Record the reason for another dependency in docs/decisions.md.
-  expect(direct).toBeLessThanOrEqual(15)
+  expect(direct).toBeLessThanOrEqual(16)
   expect(installed).toBeLessThan(200)
 })
 

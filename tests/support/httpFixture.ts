@@ -42,6 +42,8 @@ export interface HttpFixture {
 export interface HttpFixtureOptions extends Partial<Omit<HttpServerParts, 'api'>> {
   /** Roles that replace those of the database. */
   readonly roles?: Partial<ApiRoles>
+  /** Port to listen on. @default any free one */
+  readonly port?: number
   /** Overrides of the API, or `none`. @default the roles of the database */
   readonly api?: Partial<Api> | 'none'
 }
@@ -88,7 +90,7 @@ export async function createKey(db: TestDatabase, request: ApiKeyRequest): Promi
 }
 
 export async function openHttpFixture(db: TestDatabase, options: HttpFixtureOptions = {}): Promise<HttpFixture> {
-  const { roles, api, ...overrides } = options
+  const { roles, api, port = 0, ...overrides } = options
   let text = ''
   const sink = new Writable({
     write(chunk, _encoding, done) {
@@ -118,7 +120,7 @@ export async function openHttpFixture(db: TestDatabase, options: HttpFixtureOpti
         }),
     ...overrides,
   })
-  const address = await server.listen({ host: '127.0.0.1', port: 0 })
+  const address = await server.listen({ host: '127.0.0.1', port })
   const call = (path: string, init: FixtureRequest = {}) =>
     fetch(`${address}${path}`, { ...init, headers: { authorization: `Bearer ${TOKEN}`, ...init.headers } })
   return {

@@ -582,6 +582,29 @@ const ONE_BY_ONE = {
     callers: ['auth'],
     sound: () => ({ p_key_id: `'soundkey'`, p_secret_hash: `sha256('s')` }),
   },
+  create_browser_session: {
+    callers: ['auth'],
+    sound: () => ({
+      p_key_id: `'soundkey'`,
+      p_secret_hash: `sha256('s')`,
+      p_scopes: `ARRAY['read']`,
+      p_person: `'alice'`,
+      p_issuer: `'https://login.example.com'`,
+      p_session_seconds: '60',
+      p_participants: `ARRAY['p']`,
+    }),
+    optional: ['p_participants'],
+  },
+  authenticate_browser_session: {
+    callers: ['auth'],
+    volatility: 'stable',
+    sound: () => ({ p_key_id: `'soundkey'`, p_secret_hash: `sha256('s')` }),
+  },
+  end_browser_session: {
+    callers: ['auth'],
+    sound: () => ({ p_key_id: `'soundkey'`, p_secret_hash: `sha256('s')` }),
+  },
+  revoke_browser_session: { callers: ['control'], sound: async (db) => ({ p_key_id: await createSessionId(db) }) },
 } satisfies Readonly<Record<string, PublicFunction>>
 
 export const PUBLIC_FUNCTIONS: Readonly<Record<string, PublicFunction>> = {
@@ -794,6 +817,14 @@ async function createKeyId(db: TestDatabase): Promise<string> {
   const keyId = `'${randomUUID().replaceAll('-', '')}'`
   await db.queryNoRole(`SELECT create_api_key(${keyId}, sha256('s'), ARRAY['read'], 'alice')`)
   return keyId
+}
+
+async function createSessionId(db: TestDatabase): Promise<string> {
+  const sessionId = `'${randomUUID().replaceAll('-', '')}'`
+  await db.queryNoRole(
+    `SELECT create_browser_session(${sessionId}, sha256('s'), ARRAY['read'], 'alice', 'https://login.example.com', 60)`,
+  )
+  return sessionId
 }
 
 function buildInstruction(): Arguments {

@@ -2,9 +2,14 @@ import { describe, expect, test } from 'vitest'
 import {
   ApiKeys,
   authenticateApiKey,
+  authenticateBrowserSession,
+  createBrowserSession,
+  endBrowserSession,
   isActorGateway,
   newApiKey,
   parseApiKey,
+  readBrowserSessions,
+  revokeBrowserSession,
   type ApiKeyRequest,
 } from '../../libs/access/index.js'
 import { withActor } from '../../libs/db/index.js'
@@ -317,5 +322,94 @@ describe('an actor gateway', () => {
     expect(await failureOf(placeOutboxHold(control, (await enqueue(db)).outboxId, 'odd'))).toMatchObject({
       sqlstate: 'P7016',
     })
+  })
+})
+
+describe('a session of the dashboard', () => {
+  const auth = db.as('symphony_auth')
+  const control = db.as('symphony_control')
+  const SIGN_IN = {
+    scopes: ['read', 'operate'],
+    owner: 'alice',
+    participants: ['acme'],
+    issuer: 'https://login.example.com',
+    seconds: 28_800,
+  } as const
+
+  async function createSession(changes: Partial<typeof SIGN_IN | { readonly owner: string }> = {}) {
+    const parts = newApiKey()
+    return { ...parts, expiresAt: await createBrowserSession(auth, parts, { ...SIGN_IN, ...changes }) }
+  }
+
+  async function statusOf(sessionId: string) {
+    return (await readBrowserSessions(control)).find((one) => one.sessionId === sessionId)
+  }
+
+  test('authenticates by its secret, is listed without it, and ends at sign-out', async () => {
+    const session = await createSession()
+    const { issuer, seconds: _, ...granted } = SIGN_IN
+    const { expiresAt } = session
+    expect(await authenticateBrowserSession(auth, session)).toEqual({ status: 'ACTIVE', ...granted, issuer, expiresAt })
+    expect(await statusOf(session.keyId)).toEqual({
+      sessionId: session.keyId,
+      status: 'ACTIVE',
+      ...granted,
+      issuer,
+      createdBy: 'symphony_test_login',
+      createdAt: expect.any(Date),
+      expiresAt,
+      revokedAt: null,
+      revokedBy: null,
+    })
+    const { secretHash } = newApiKey()
+    expect(await authenticateBrowserSession(auth, { keyId: session.keyId, secretHash })).toBeUndefined()
+    await endBrowserSession(auth, { keyId: session.keyId, secretHash })
+    expect(await authenticateBrowserSession(auth, session)).toMatchObject({ status: 'ACTIVE' })
+    await endBrowserSession(auth, session)
+    expect(await authenticateBrowserSession(auth, session)).toMatchObject({ status: 'REVOKED' })
+    expect(await statusOf(session.keyId)).toMatchObject({ status: 'REVOKED', revokedBy: 'alice' })
+  })
+
+  test('is valid only for the login that created it', async () => {
+    const session = await createSession()
+    const other = (await db.createLogin('other_web', { roles: ['symphony_auth'] })).database.as('symphony_auth')
+    expect(await authenticateBrowserSession(other, session)).toBeUndefined()
+    await endBrowserSession(other, session)
+    expect(await authenticateBrowserSession(auth, session)).toMatchObject({ status: 'ACTIVE' })
+  })
+
+  test('expires by the database clock, at most 8 hours after the sign-in', async () => {
+    const session = await createSession()
+    const longer = `UPDATE browser_sessions SET expires_at = expires_at + interval '1 second' WHERE session_id = $1`
+    expect(await failureOf(db.queryNoRole(longer, [session.keyId]))).toMatchObject({ code: '23514' })
+    await db.queryNoRole(`UPDATE browser_sessions SET expires_at = clock_timestamp() WHERE session_id = $1`, [
+      session.keyId,
+    ])
+    expect(await authenticateBrowserSession(auth, session)).toMatchObject({ status: 'EXPIRED' })
+    expect(await statusOf(session.keyId)).toMatchObject({ status: 'EXPIRED' })
+  })
+
+  test('can be revoked once by an operator; an unknown or used id is refused (22023)', async () => {
+    const session = await createSession()
+    expect(await revokeBrowserSession(control, session.keyId)).toBe(true)
+    expect(await revokeBrowserSession(control, session.keyId)).toBe(false)
+    expect(await statusOf(session.keyId)).toMatchObject({ status: 'REVOKED', revokedBy: 'symphony_test_login' })
+    expect(await failureOf(revokeBrowserSession(control, 'nosuchsession'))).toMatchObject({ sqlstate: '22023' })
+    expect(await failureOf(createBrowserSession(auth, session, SIGN_IN))).toMatchObject({ sqlstate: '22023' })
+  })
+
+  test('is deleted after 30 days, or when its person has signed in 100 times since', async () => {
+    const old = await createSession({ owner: 'bob' })
+    await db.queryNoRole(
+      `UPDATE browser_sessions SET created_at = created_at - interval '31 days', expires_at = expires_at - interval '31 days'
+       WHERE session_id = $1`,
+      [old.keyId],
+    )
+    const first = await createSession({ owner: 'carol' })
+    expect(await statusOf(old.keyId)).toBeUndefined()
+    for (let n = 1; n < 100; n += 1) await createSession({ owner: 'carol' })
+    expect(await authenticateBrowserSession(auth, first)).toBeDefined()
+    await createSession({ owner: 'carol' })
+    expect(await authenticateBrowserSession(auth, first)).toBeUndefined()
   })
 })

@@ -111,6 +111,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 a deployment', () => {
   test('creates exactly the listed tables and views', async () => {
     expect(namesIn(await catalogOfOneDeployment(), 'relations')).toEqual([
       'api_keys',
+      'browser_sessions',
       'dispatch_epochs',
       'inbox_events',
       'inbox_messages',
@@ -268,6 +269,9 @@ describe('PRIM-POSTGRES-SCHEMA-003 a deployment', () => {
     expect(grants.filter((grant) => grant.includes('PUBLIC'))).toEqual([])
     expect(grants.filter((grant) => grant.includes('symphony_auth'))).toEqual([
       'EXECUTE on function authenticate_api_key(text, bytea) to symphony_auth',
+      'EXECUTE on function authenticate_browser_session(text, bytea) to symphony_auth',
+      'EXECUTE on function create_browser_session(text, bytea, text[], text, text, integer, text[]) to symphony_auth',
+      'EXECUTE on function end_browser_session(text, bytea) to symphony_auth',
       'USAGE on the schema to symphony_auth',
     ])
     expect(grants.filter((grant) => grant.includes('participant_outbox_sequences'))).toEqual([

@@ -43,6 +43,8 @@ const SETTINGS = (overrides: JsonObject = {}): JsonObject => ({
   ...overrides,
 })
 
+const SIGN_IN: JsonObject = { clientId: 'symphony-dashboard', publicUrl: 'https://symphony.example.com/' }
+
 interface TokenOptions {
   readonly claims?: Readonly<Record<string, unknown>>
   readonly key?: KeyPair['privateKey'] | Uint8Array
@@ -210,6 +212,23 @@ describe('OIDC settings', () => {
     ['with the algorithm none', { algorithms: ['none'] }, 'algorithms'],
     ['with a scope that does not exist', { scopes: { admin: ['root'] } }, 'scopes.admin'],
     ['with an unknown field', { audiance: 'symphony' }, 'audiance'],
+    ['with a sign-in that is no object', { signIn: true }, 'signIn'],
+    ['with an unknown field of the sign-in', { signIn: { ...SIGN_IN, clientID: 'a' } }, 'signIn.clientID'],
+    ['without a client', { signIn: { ...SIGN_IN, clientId: '' } }, 'signIn.clientId'],
+    ['without a public URL', { signIn: { clientId: 'a' } }, 'signIn.publicUrl'],
+    ['with a public URL on http', { signIn: { ...SIGN_IN, publicUrl: 'http://a.example.com/' } }, 'signIn.publicUrl'],
+    [
+      'with a public URL without /',
+      { signIn: { ...SIGN_IN, publicUrl: 'https://a.example.com/b' } },
+      'signIn.publicUrl',
+    ],
+    [
+      'with a query in the public URL',
+      { signIn: { ...SIGN_IN, publicUrl: 'https://a.example.com/?b' } },
+      'signIn.publicUrl',
+    ],
+    ['with sessions of 481 minutes', { signIn: { ...SIGN_IN, sessionMinutes: 481 } }, 'signIn.sessionMinutes'],
+    ['with a sign-in at an issuer on http', { signIn: SIGN_IN, issuer: 'http://login.example.com' }, 'issuer'],
   ])('are refused %s', (_, change, argument) => {
     expect(() => readOidcOptions(SETTINGS(change))).toThrow(expect.objectContaining({ argument }))
   })

@@ -144,13 +144,16 @@ describe('the OpenAPI document', () => {
   })
 })
 
+/** Routes that need an identity provider. httpSignIn.spec.ts calls them. */
+const AT_PROVIDER = new Set(['POST /v1/sign-in', 'POST /v1/session'])
+
 describe('every route', () => {
   test('answers its documented example with the documented status and schema', async () => {
     const executed: string[] = []
     // The order of the routes matters: a job is defined before it is deleted.
     for (const route of fixture.routes) {
       const { path, method } = route
-      if (route.access === 'signature' || path === '/v1/stream') continue
+      if (route.access === 'signature' || path === '/v1/stream' || AT_PROVIDER.has(`${method} ${path}`)) continue
       const where = `${method} ${path}`
       const example = resolveExampleIds(exampleIds, route.example!)
       const response = await call(route, example)
@@ -163,7 +166,7 @@ describe('every route', () => {
       expect([where, isEmpty]).toEqual([where, false])
       executed.push(where)
     }
-    expect(executed.length).toBe(operations().length - 1)
+    expect(executed.length).toBe(operations().length - 1 - AT_PROVIDER.size)
   })
 
   test('declares only known problem codes, and every code is declared by some route', () => {

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest'
-import { authenticateApiKey, parseApiKey } from '../../libs/access/index.js'
+import { authenticateApiKey, createBrowserSession, newApiKey, parseApiKey } from '../../libs/access/index.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, useTestDatabase } from '../support/database.js'
 import { createKey } from '../support/httpFixture.js'
@@ -171,4 +171,41 @@ describe('symphony api', () => {
     expect(output.exitCode).not.toBe(0)
     expect(output.stderr).toContain('NO_ACTOR_GATEWAY')
   })
+})
+
+function sessions(...words: readonly string[]): Promise<CommandOutput> {
+  return symphony(['sessions', ...words], { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema })
+}
+
+async function signIn(owner: string) {
+  const parts = newApiKey()
+  const granted = {
+    scopes: ['read'],
+    participants: ['acme'],
+    issuer: 'https://login.example.com',
+    seconds: 600,
+  } as const
+  await createBrowserSession(db.as('symphony_auth'), parts, { ...granted, owner })
+  return parts
+}
+
+test('symphony sessions lists active sessions, and revokes one or all of a person', async () => {
+  expect((await sessions('list')).stdout).toBe('There are no sessions.\n')
+  const alice = await signIn('alice')
+  await Promise.all([signIn('bob'), signIn('bob')])
+  const { stdout } = await sessions('list')
+  expect(stdout).toMatch(
+    new RegExp(
+      `${alice.keyId} alice ACTIVE read\\n  for acme; created \\S+ by \\S+; signed in at https://login.example.com; expires \\S+\\n`,
+    ),
+  )
+  expect(stdout).not.toContain(alice.key.slice(-43))
+  expect((await sessions('revoke', alice.keyId)).stdout).toBe(`The session ${alice.keyId} is revoked.\n`)
+  expect((await sessions('revoke', alice.keyId)).stdout).toBe(`The session ${alice.keyId} was revoked already.\n`)
+  expect((await sessions('revoke', '--owner', 'bob')).stdout).toBe('2 sessions of bob revoked.\n')
+  expect(JSON.parse((await sessions('list', '--json')).stdout)).toEqual({ sessions: [] })
+  expect((await sessions('list', '--all')).stdout).toContain(`ended by ${operator}`)
+  for (const words of [['revoke'], ['revoke', 'nosuchsession'], ['revoke', alice.keyId, '--owner', 'bob']]) {
+    expect((await sessions(...words)).exitCode).not.toBe(0)
+  }
 })

@@ -39,6 +39,7 @@ type Actor = (typeof ACTORS)[number]
 const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: readonly string[] }>>>> = {
   symphony_settings: { auditor: whole() },
   api_keys: { control: except('secret_hash'), auditor: except('secret_hash') },
+  browser_sessions: { control: except('secret_hash'), auditor: except('secret_hash') },
   // Only control rewraps keys, so only it reads the wrapped key.
   subject_keys: { control: whole(), auditor: except('wrapped_key') },
   inbox_messages: {
@@ -319,7 +320,7 @@ test('symphony roles have no login, no attribute and no membership in each other
   expect(owners.rows).toEqual([])
 })
 
-test('symphony_auth has rights on the schema and on authenticate_api_key only', async () => {
+test('symphony_auth has rights on the schema, on keys and on sessions only', async () => {
   const { rows } = await db.queryNoRole(
     `SELECT CASE classid WHEN 'pg_proc'::regclass THEN objid::regproc::text ELSE 'the schema' END AS object,
        deptype AS kind, classid = 'pg_proc'::regclass OR objid = $1::regnamespace AS known
@@ -330,6 +331,9 @@ test('symphony_auth has rights on the schema and on authenticate_api_key only', 
   )
   expect(rows).toEqual([
     { object: expect.stringMatching(/authenticate_api_key$/), kind: 'a', known: true },
+    { object: expect.stringMatching(/authenticate_browser_session$/), kind: 'a', known: true },
+    { object: expect.stringMatching(/create_browser_session$/), kind: 'a', known: true },
+    { object: expect.stringMatching(/end_browser_session$/), kind: 'a', known: true },
     { object: 'the schema', kind: 'a', known: true },
   ])
 })

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { userInfo } from 'node:os'
 import { basename } from 'node:path'
 import type { Logger } from 'pino'
-import { SymphonyError, hasCode, parseStrictJson } from '../../core/index.js'
+import { SymphonyError, hasCode, parseStrictJson, requiredText } from '../../core/index.js'
 import {
   createHttpServer,
   readOidcOptions,
@@ -69,10 +69,11 @@ export interface ApiFiles {
   readonly oidc: OidcOptions | undefined
 }
 
-export async function loadApiFiles({ webhooks, oidc }: ApiSettings): Promise<ApiFiles> {
+export async function loadApiFiles(settings: ApiSettings): Promise<ApiFiles> {
+  const { webhooks, oidc } = settings
   return {
     webhooks: webhooks === undefined ? undefined : await loadWebhooksFile(webhooks),
-    oidc: oidc === undefined ? undefined : await loadOidcFile(oidc),
+    oidc: oidc === undefined ? undefined : await loadOidcFile(oidc, settings),
   }
 }
 
@@ -99,9 +100,14 @@ function processUser(): string {
   }
 }
 
-/** Reads the trusted identity provider and the meaning of its claims. The file holds no secret. */
-async function loadOidcFile(path: string): Promise<OidcOptions> {
-  return readOidcOptions(parseStrictJson(await readFlagFile('--oidc', path), { argument: 'oidc' }))
+/** Reads the trusted identity provider and the meaning of its claims. The secret of this server is a setting beside. */
+async function loadOidcFile(path: string, settings: ApiSettings): Promise<OidcOptions> {
+  const { oidcClientSecret, oidcClientSecretFile: file } = settings
+  const flag = '--oidc-client-secret-file'
+  const secret =
+    file === undefined ? oidcClientSecret : requiredText(flag, String(await readFlagFile(flag, file)).trim(), 1_024)
+  const json = parseStrictJson(await readFlagFile('--oidc', path), { argument: 'oidc' })
+  return readOidcOptions(json, secret === undefined ? {} : { clientSecret: secret })
 }
 
 /** Reads the senders of webhooks with their secrets. The file is separate, because few people may read it. */

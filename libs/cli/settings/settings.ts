@@ -272,7 +272,20 @@ export const SETTINGS = Object.freeze({
     env: 'SYMPHONY_OIDC',
     kind: path(),
     default: undefined,
-    help: 'JSON file of the identity provider whose tokens the API accepts besides keys',
+    help: 'JSON file of the identity provider whose tokens the API accepts, and where people sign in to the dashboard',
+  }),
+  oidcClientSecret: setting({
+    env: 'SYMPHONY_OIDC_CLIENT_SECRET',
+    kind: text(1_024),
+    default: undefined,
+    help: 'secret of this server at the identity provider',
+  }),
+  oidcClientSecretFile: setting({
+    flag: '--oidc-client-secret-file <file>',
+    env: 'SYMPHONY_OIDC_CLIENT_SECRET_FILE',
+    kind: path(),
+    default: undefined,
+    help: 'file with the secret of this server at the identity provider',
   }),
   requestsPerSecond: setting({
     flag: '--requests-per-second <n>',
@@ -423,7 +436,15 @@ export const CLEANUP = [
 export const PROCESS = ['host', 'port', 'accessToken', 'logLevel', 'strict'] as const
 
 /** Settings of the API: identity, limits and webhooks. */
-export const API = ['webhooks', 'oidc', 'requestsPerSecond', 'streamsMax', 'statementMibMax'] as const
+export const API = [
+  'webhooks',
+  'oidc',
+  'oidcClientSecret',
+  'oidcClientSecretFile',
+  'requestsPerSecond',
+  'streamsMax',
+  'statementMibMax',
+] as const
 
 export const ALERTS = [
   'alertDueSeconds',

@@ -5,7 +5,6 @@ import { isSignedIn } from '../data/session.js'
 import { watchFreshness } from '../data/freshness.js'
 import { followStatus, status } from '../data/status.js'
 import { keepStreamOpen } from '../data/stream.js'
-import { Contradictions } from '../pages/Contradictions.js'
 import { Databases } from '../pages/Databases.js'
 import { DeadLetters } from '../pages/DeadLetters.js'
 import { Dispatch } from '../pages/Dispatch.js'
@@ -20,7 +19,6 @@ import { fetched } from '../parts/fetched.js'
 import { NAV_ITEMS } from './navItems.js'
 import { route } from './router.js'
 import { Shell } from './Shell.js'
-import { SignIn } from './SignIn.js'
 
 export function App() {
   const signedIn = isSignedIn.value
@@ -41,6 +39,8 @@ export function App() {
 }
 
 const NotLoaded = () => <p>The page was not loaded. Reload it.</p>
+const SignIn = fetched(async () => (await import('./SignIn.js')).SignIn, NotLoaded)
+const Contradictions = fetched(async () => (await import('../pages/Contradictions.js')).Contradictions, NotLoaded)
 const Scheduler = fetched(async () => (await import('../pages/Scheduler.js')).Scheduler, NotLoaded)
 const Inbox = fetched(async () => (await import('../pages/Inbox.js')).Inbox, NotLoaded)
 const Limits = fetched(async () => (await import('../pages/Limits.js')).Limits, NotLoaded)

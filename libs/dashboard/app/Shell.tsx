@@ -3,8 +3,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { readClock } from '../data/clock.js'
 import { dayAndTime } from '../data/format.js'
 import { staleSince } from '../data/freshness.js'
-import { hasScope } from '../data/me.js'
-import { signOut } from '../data/session.js'
+import { hasScope, me } from '../data/me.js'
 import { navBadges, status } from '../data/status.js'
 import { liveState } from '../data/stream.js'
 import { Icon } from '../parts/Icon.js'
@@ -203,6 +202,10 @@ function Live() {
   )
 }
 
+function leave(): void {
+  void import('./SignIn.js').then(({ signOut }) => signOut())
+}
+
 function Controls() {
   return (
     <>
@@ -214,7 +217,10 @@ function Controls() {
         <Icon name="keys" size={16} />
         Shortcuts
       </button>
-      <button type="button" class="button plain" onClick={signOut}>
+      <p class="person" title="You act as this person">
+        {me.value?.owner ?? '…'}
+      </p>
+      <button type="button" class="button plain" onClick={leave}>
         <Icon name="leave" size={16} />
         Sign out
       </button>

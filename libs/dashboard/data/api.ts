@@ -34,6 +34,9 @@ import type {
   ReturnRecorded,
   Reviewed,
   Revived,
+  SignedOut,
+  SignInMethods,
+  StartedSignIn,
   Status,
   Timeline,
   TimerBody,
@@ -66,6 +69,11 @@ export interface PaymentFilter {
 }
 
 const e = encodeURIComponent
+
+export const readSignInMethods = (signal: AbortSignal) => request<SignInMethods>('/v1/sign-in', { signal })
+export const startSignIn = () => request<StartedSignIn>('/v1/sign-in', { method: 'POST' })
+export const finishSession = (answer: string) => request<Me>('/v1/session', { method: 'POST', body: { answer } })
+export const endSession = () => request<SignedOut>('/v1/session', { method: 'DELETE' })
 
 export const readMe = (signal: AbortSignal) => request<Me>('/v1/me', { signal })
 export const readStatus = (signal: AbortSignal) => request<Status>('/v1/status', { signal })

@@ -1,6 +1,6 @@
 import type { Problem } from '../../http/index.js'
 import { learnServerTime } from './clock.js'
-import { readToken, tokenWasRejected } from './session.js'
+import { credentialWasRejected, readToken } from './session.js'
 
 /** Problem that a page shows: the server's text, or a text of the dashboard if there is none. */
 export interface ShownProblem {
@@ -22,7 +22,7 @@ export class RequestError extends Error {
 }
 
 interface Request {
-  readonly method?: 'GET' | 'POST' | 'PUT'
+  readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
   readonly query?: Readonly<Record<string, string | number | boolean | undefined>>
   /** Value to send as JSON, or a file. */
   readonly body?: unknown
@@ -45,9 +45,10 @@ export async function send(path: string, { method = 'GET', query, body, headers,
     response = await fetch(addressOf(`${path}${queryText(query)}`), {
       method,
       cache: 'no-store',
-      credentials: 'omit',
+      credentials: token === null ? 'same-origin' : 'omit',
       headers: {
-        ...(token === null ? {} : { authorization: `Bearer ${token}` }),
+        // The server accepts its cookie only with this header, which no other site can send.
+        ...(token === null ? { 'symphony-csrf': '1' } : { authorization: `Bearer ${token}` }),
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         ...headers,
       },
@@ -60,7 +61,7 @@ export async function send(path: string, { method = 'GET', query, body, headers,
   }
   learnServerTime(response.headers.get('date'))
   if (response.ok) return response
-  if (response.status === 401) tokenWasRejected(token)
+  if (response.status === 401) credentialWasRejected(token)
   throw new RequestError(await readProblem(response))
 }
 

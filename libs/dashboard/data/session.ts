@@ -5,39 +5,54 @@ import { computed, signal } from '@preact/signals'
  * removed from the address at once and kept only in this tab. It is sent as a header, not as a cookie, so that no other
  * site can use it.
  */
-const KEY = 'symphony.token'
+const TOKEN_KEY = 'symphony.token'
+/** Marks that this browser has the cookie of a session, which scripts cannot read. All tabs share both. */
+const SESSION_KEY = 'symphony.session'
 
 const token = signal<string | null>(null)
-/** True if the server refused the token. The sign-in form then says so. */
-export const rejected = signal(false)
-export const isSignedIn = computed(() => token.value !== null)
+const hasSession = signal(false)
+/** Credential that the server refused last. The sign-in form then says so. */
+export const rejected = signal<'token' | 'session' | null>(null)
+export const isSignedIn = computed(() => token.value !== null || hasSession.value)
 
 export function openSession(): void {
   const given = /^#token=([^&]+)/.exec(location.hash)?.[1]
   if (given !== undefined) {
     history.replaceState(null, '', `${location.pathname}${location.search}#/`)
     signIn(decodeURIComponent(given))
-  } else token.value = sessionStorage.getItem(KEY)
+  } else token.value = sessionStorage.getItem(TOKEN_KEY)
+  hasSession.value = token.value === null && localStorage.getItem(SESSION_KEY) !== null
 }
 
 export function signIn(given: string): void {
-  sessionStorage.setItem(KEY, given)
-  rejected.value = false
+  sessionStorage.setItem(TOKEN_KEY, given)
+  rejected.value = null
   token.value = given
 }
 
-export function signOut(): void {
-  sessionStorage.removeItem(KEY)
-  token.value = null
+/** Begins to use the cookie that the server has set. */
+export function useSession(): void {
+  localStorage.setItem(SESSION_KEY, '1')
+  rejected.value = null
+  hasSession.value = true
 }
 
+/** Forgets token and session in this browser. The server's session ends by `signOut` in signIn.ts. */
+export function forgetCredential(): void {
+  sessionStorage.removeItem(TOKEN_KEY)
+  localStorage.removeItem(SESSION_KEY)
+  token.value = null
+  hasSession.value = false
+}
+
+/** Returns the token; null if requests send the cookie. */
 export function readToken(): string | null {
   return token.peek()
 }
 
-/** Signs out if the refused token is the current one. A late answer may concern an older token. */
-export function tokenWasRejected(sent: string | null): void {
-  if (sent === null || sent !== token.peek()) return
-  rejected.value = true
-  signOut()
+/** Signs out if the refused credential is the current one. A late answer may concern an older token. */
+export function credentialWasRejected(sent: string | null): void {
+  if (!isSignedIn.peek() || sent !== token.peek()) return
+  rejected.value = sent === null ? 'session' : 'token'
+  forgetCredential()
 }

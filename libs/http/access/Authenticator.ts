@@ -1,8 +1,9 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { SCOPES } from '../../access/index.js'
 import { ProblemError } from '../Problem.js'
-import type { Identity } from './Identity.js'
 import type { ApiKeyAuthenticator } from './ApiKeyAuthenticator.js'
+import type { BrowserSessions, CookieRequest } from './BrowserSessions.js'
+import type { Identity } from './Identity.js'
 import type { OidcAuthenticator } from './OidcAuthenticator.js'
 
 interface AuthenticatorOptions {
@@ -11,9 +12,10 @@ interface AuthenticatorOptions {
   readonly accessTokenOwner: string
   readonly keys?: ApiKeyAuthenticator | undefined
   readonly oidc?: OidcAuthenticator | undefined
+  readonly sessions?: BrowserSessions | undefined
 }
 
-/** Authenticates a request by the process's own token, an API key, or a token of an identity provider. */
+/** Authenticates a request by the process's own token, an API key, a token of an identity provider, or a session. */
 export class Authenticator {
   readonly #options: AuthenticatorOptions
   readonly #isAccessToken: (shown: string) => boolean
@@ -23,9 +25,12 @@ export class Authenticator {
     this.#isAccessToken = createAccessTokenCheck(options.accessToken)
   }
 
-  /** Reads the header Authorization. Throws UNAUTHENTICATED for an unknown caller. */
-  async identify(header: string | undefined): Promise<Identity> {
-    const shown = /^Bearer +(\S+) *$/i.exec(header ?? '')?.[1]
+  /** Reads the header Authorization, else the cookie. Throws UNAUTHENTICATED for an unknown caller. */
+  async identify(request: CookieRequest): Promise<Identity> {
+    const { authorization } = request.headers
+    const session = authorization === undefined ? await this.#options.sessions?.identify(request) : undefined
+    if (session !== undefined) return session
+    const shown = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1]
     if (shown === undefined || shown.length > TOKEN_LENGTH_MAX) throw new ProblemError('UNAUTHENTICATED')
     if (this.#isAccessToken(shown)) return this.#local()
     const identity = (await this.#options.keys?.identify(shown)) ?? (await this.#options.oidc?.identify(shown))

@@ -1,8 +1,8 @@
 import type { ApiKeyParts, Scope } from '../../access/index.js'
 
-/** Identity of a caller, by token, API key or JWT. */
+/** Identity of a caller, by token, API key, JWT or session. */
 export interface Identity {
-  readonly via: 'token' | 'key' | 'jwt'
+  readonly via: 'token' | 'key' | 'jwt' | 'session'
   /** Person recorded in two-person decisions. */
   readonly owner: string
   /** Scope of the caller's idempotency keys. A rotated key or a renewed token keeps the scope. */
@@ -10,8 +10,10 @@ export interface Identity {
   readonly scopes: readonly Scope[]
   /** Participants that the caller may see and pay for; null for all. */
   readonly participants: readonly string[] | null
-  /** API key, which the database verifies again; null if the caller used a token. */
+  /** API key, which the database verifies again; null if the caller used a token or a session. */
   readonly apiKey: ApiKeyParts | null
+  /** Session of the dashboard; absent if the caller used a token or a key. */
+  readonly session?: ApiKeyParts
   readonly expiresAt: Date | null
 }
 

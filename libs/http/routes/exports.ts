@@ -90,9 +90,9 @@ async function sendExport(
 
 const PAGE_SIZE = '500'
 
-/** Throws if the key was revoked or expired since the export began. */
-async function requireAllowed(authenticator: Authenticator, { headers }: FastifyRequest): Promise<void> {
-  await authenticator.identify(headers.authorization)
+/** Throws if the key or session was revoked or expired since the export began. */
+async function requireAllowed(authenticator: Authenticator, request: FastifyRequest): Promise<void> {
+  await authenticator.identify(request)
 }
 
 interface Page {

@@ -20,6 +20,7 @@ import { returnRoutes } from './returns.js'
 import type { Route } from './route.js'
 import { schedulerRoutes } from './scheduler.js'
 import { seriesRoutes } from './series.js'
+import { sessionRoutes, type SignIn } from './session.js'
 import { streamRoutes } from './stream.js'
 
 interface ApiParts {
@@ -27,12 +28,22 @@ interface ApiParts {
   readonly statusCache: StatusCache
   readonly connections: SseConnections
   readonly authenticator: Authenticator
+  readonly signIn: SignIn | undefined
   readonly limits: Required<HttpLimits>
   readonly clock: Clock
 }
 
-export function apiRoutes({ api, statusCache, connections, authenticator, limits, clock }: ApiParts): readonly Route[] {
+export function apiRoutes({
+  api,
+  statusCache,
+  connections,
+  authenticator,
+  signIn,
+  limits,
+  clock,
+}: ApiParts): readonly Route[] {
   const routes = [
+    ...sessionRoutes(signIn),
     ...overviewRoutes(api, statusCache),
     ...seriesRoutes(api, clock),
     ...instructionRoutes(api, clock),

@@ -2,6 +2,7 @@ import { ALERT_RULES, type AlertRule } from '../../observability/index.js'
 import { readOutboxStatus, readServerVersion } from '../../outbox/index.js'
 import type { Member } from '../../platform/index.js'
 import { settleWithin } from '../../worker/index.js'
+import type { Identity } from '../access/Identity.js'
 import type { Api } from '../Api.js'
 import { Alerts, Databases, Me, Rails, Status, Workers, type DatabaseView } from '../shapes/overview.js'
 import { readRails, readWorkers, type StatusCache } from '../StatusCache.js'
@@ -108,14 +109,7 @@ export function overviewRoutes(
           expiresAt: null,
         },
       },
-      handle: async ({ identity: { owner, scopes, participants, via, apiKey, expiresAt } }) => ({
-        owner,
-        scopes: [...scopes],
-        participants,
-        via,
-        keyId: apiKey?.keyId ?? null,
-        expiresAt: expiresAt?.toISOString() ?? null,
-      }),
+      handle: async ({ identity }) => describeCaller(identity),
     }),
     route({
       ...common,
@@ -192,6 +186,17 @@ export function overviewRoutes(
       handle: async () => ({ databases: await readDatabases() }),
     }),
   ]
+}
+
+export function describeCaller({ owner, scopes, participants, via, apiKey, expiresAt }: Identity): Me {
+  return {
+    owner,
+    scopes: [...scopes],
+    participants: participants === null ? null : [...participants],
+    via,
+    keyId: apiKey?.keyId ?? null,
+    expiresAt: expiresAt?.toISOString() ?? null,
+  }
 }
 
 type Described = Pick<Member, 'name' | 'database'>

@@ -67,6 +67,7 @@ export function scopesOf({ access }: Pick<Route, 'access'>): readonly Scope[] {
 
 /** Request whose parts match the schemas of its route. */
 interface RouteRequest<Params extends TProperties, Query extends TProperties, Body extends TSchema> {
+  /** Identity of the caller; undefined on an open route, whose handler must not read it. */
   readonly identity: Identity
   readonly params: Static<TObject<Params>>
   readonly query: Static<TObject<Query>>
@@ -104,7 +105,7 @@ export function route<
     query: spec.query === undefined ? undefined : query,
     body: spec.body,
     handle: async (request, reply, asked = request.query) => {
-      const given: unknown = {
+      const given = {
         identity: request.identity,
         params: checkParams(request.params),
         query: checkQuery(parseQuery(query, asked)),
@@ -112,7 +113,7 @@ export function route<
         request,
         reply,
       }
-      if (!isRouteRequest<Params, Query, Body>(given)) throw new ProblemError('UNAUTHENTICATED')
+      if (!isRouteRequest<Params, Query, Body>(given, spec)) throw new ProblemError('UNAUTHENTICATED')
       return handle(given)
     },
   }
@@ -120,11 +121,12 @@ export function route<
 
 const NO_BODY = Type.Undefined()
 
-/** Checks that the request has an identity. The schemas have checked every other part. */
+/** Checks that the request has an identity, except on an open route. The schemas have checked every other part. */
 function isRouteRequest<Params extends TProperties, Query extends TProperties, Body extends TSchema>(
-  given: unknown,
+  given: { readonly identity: Identity | undefined },
+  { access }: Pick<Route, 'access'>,
 ): given is RouteRequest<Params, Query, Body> {
-  return typeof given === 'object' && given !== null && 'identity' in given && given.identity !== undefined
+  return access === 'open' || given.identity !== undefined
 }
 
 function strictObject(properties: TProperties | undefined) {

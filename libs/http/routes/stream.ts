@@ -25,10 +25,9 @@ export function streamRoutes(connections: SseConnections, authenticator: Authent
       handle: async ({ identity, request, reply }) => {
         if (request.method === 'HEAD') return reply.type('text/event-stream').serializer(String).send('')
         connections.requireCapacity()
-        const { authorization } = request.headers
         const isStillAllowed = async () => {
           try {
-            return (await authenticator.identify(authorization)).scopes.includes('read')
+            return (await authenticator.identify(request)).scopes.includes('read')
           } catch (error) {
             // Only a 401 ends the stream. A database or provider that does not answer has not revoked the key.
             return !(error instanceof ProblemError && PROBLEMS[error.code].status === 401)

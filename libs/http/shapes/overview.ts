@@ -115,11 +115,22 @@ export const Me = shape({
   owner: Type.String({ description: 'person of two-person decisions' }),
   scopes: Type.Array(ScopeShape),
   participants: nullable(Type.Array(Id, { description: 'participants that the key is restricted to' })),
-  via: oneOf(['token', 'key', 'jwt']),
+  via: oneOf(['token', 'key', 'jwt', 'session']),
   keyId: nullable(Type.String()),
   expiresAt: nullable(Timestamp),
 })
 export type Me = Static<typeof Me>
+
+export const SignInMethods = shape({
+  provider: nullable(Type.String({ description: 'name of the identity provider' })),
+})
+export type SignInMethods = Static<typeof SignInMethods>
+
+export const StartedSignIn = shape({ authorizationUrl: Type.String() })
+export type StartedSignIn = Static<typeof StartedSignIn>
+
+export const SignedOut = shape({ signOutUrl: nullable(Type.String()) })
+export type SignedOut = Static<typeof SignedOut>
 
 /** Counts of the queue. Each pending item is due, leased, expired, scheduled, blocked or held. */
 export const QueueStats = shape({

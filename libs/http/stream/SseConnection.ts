@@ -58,5 +58,6 @@ export class SseConnection {
 }
 
 const HEARTBEAT_POLLS = 10
-const CHECK_POLLS = 5
+/** With about a second per poll and the cache of credentials, a revocation ends the stream within 5 s. */
+const CHECK_POLLS = 2
 const UNREAD_BYTES_MAX = 1_048_576

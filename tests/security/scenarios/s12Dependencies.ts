@@ -5,7 +5,7 @@ import { billOfMaterials } from '../../../scripts/billOfMaterials.mjs'
 import { readDependencies } from '../../support/dependencies.js'
 import { defineScenario } from '../../scorecard/Scenario.js'
 
-const DIRECT_MAX = 15
+const DIRECT_MAX = 16
 export const SBOM_FILE = 'docs/sbom.cdx.json'
 
 export default defineScenario({

@@ -70,8 +70,11 @@ function curlLine(token: string): string {
 
 async function copyCurl(): Promise<void> {
   try {
-    await navigator.clipboard.writeText(curlLine(readToken() ?? '$TOKEN'))
-    announce('The line was copied, with your token in it.')
+    const token = readToken()
+    await navigator.clipboard.writeText(curlLine(token ?? '$TOKEN'))
+    announce(
+      token === null ? 'The line was copied. Set TOKEN to a key.' : 'The line was copied, with your token in it.',
+    )
   } catch {
     announce('This browser does not let the page copy. Select the text instead.')
   }
