@@ -121,7 +121,8 @@ export {
 export { readReplays } from './reads/replay.js'
 export type { ItemReplay, TrailGap } from './reads/replay.js'
 export type { PendingRow, TrailStep } from './foldTrail.js'
-export { findItems, readRecentlyChanged, searchItems, searchParticipant } from './reads/search.js'
+export { findItems, readRecentlyChanged } from './reads/find.js'
+export { searchItems, searchParticipant } from './reads/search.js'
 export type { CreatedRange, ItemSearch } from './reads/search.js'
 export { countProjected, isByAmount, narrowProjected, searchProjected } from './reads/projected.js'
 export type {
