@@ -79,6 +79,7 @@ export class FieldVault {
   /** Returns the function that decrypts payloads of a rail. `role` is symphony_executor. */
   decrypter(role: Queryable, { fields }: ProtectedRail): DecryptPayload {
     const encrypted = rulesOf(fields, 'encrypted')
+    const reads = new KeyReads(role)
     return async (item) => {
       const keyIds = new Set<string>()
       let isUnreadable = false
@@ -91,7 +92,7 @@ export class FieldVault {
       })
       if (isUnreadable) return { ok: false, reason: 'FIELD_UNREADABLE' }
       if (keyIds.size === 0) return { ok: true, payload: item.payload }
-      const keys = await this.#openKeys(await readSubjectKeys(role, [...keyIds]))
+      const keys = await this.#openKeys(await reads.read(keyIds))
       return decryptPayload(item, encrypted, keys)
     }
   }
@@ -154,6 +155,39 @@ export class FieldVault {
     return unwrapKey(master, keyId, subject, wrappedKey) ?? 'FIELD_UNREADABLE'
   }
 }
+
+/** Reads the keys that are needed at the same moment by one call, and keeps none. */
+class KeyReads {
+  readonly #role: Queryable
+  #wanted = new Set<string>()
+  #next: Promise<ReadonlyMap<string, WrappedKey>> | undefined
+
+  constructor(role: Queryable) {
+    this.#role = role
+  }
+
+  async read(keyIds: ReadonlySet<string>): Promise<readonly WrappedKey[]> {
+    for (const id of keyIds) this.#wanted.add(id)
+    this.#next ??= Promise.resolve().then(() => this.#send())
+    const found = await this.#next
+    return [...keyIds].flatMap((id) => found.get(id) ?? [])
+  }
+
+  async #send(): Promise<ReadonlyMap<string, WrappedKey>> {
+    const ids = [...this.#wanted]
+    this.#wanted = new Set()
+    this.#next = undefined
+    const found = new Map<string, WrappedKey>()
+    for (let start = 0; start < ids.length; start += KEYS_AT_ONCE) {
+      const keys = await readSubjectKeys(this.#role, ids.slice(start, start + KEYS_AT_ONCE))
+      for (const key of keys) found.set(key.keyId, key)
+    }
+    return found
+  }
+}
+
+/** Maximum number of ids that read_subject_keys accepts. */
+const KEYS_AT_ONCE = 1_000
 
 /** Returns the rails with a `decryptPayload` that uses this vault. */
 export function protectedRails(

@@ -187,14 +187,7 @@ describe('reconcile', () => {
   })
 
   test('stages a long statement in batches of 5,000 entries and counts them all', async () => {
-    const calls: string[] = []
-    const role: Queryable = {
-      schema: db.schema,
-      query: (text, values) => {
-        calls.push(/"(\w+)"\(/.exec(text)?.[1] ?? text)
-        return control.query(text, values)
-      },
-    }
+    const { role, calls } = observed()
     const lines = Array.from({ length: 10_001 }, (_, n) => debit(null, { bankReference: `B-${n}`, amount: '1.00' }))
     const result = await run(`bank-${randomUUID()}`, lines, { role })
     expect(result).toMatchObject({ entries: 10_001, counts: { ...NOTHING, unknownEntry: 10_001 } })
@@ -366,6 +359,16 @@ async function encrypted(amount: string) {
   return { type, outboxId, fixture, participantId: instruction.participantId }
 }
 
+/** Returns the control role, and the names of the functions that it calls. */
+function observed(): { readonly role: Queryable; readonly calls: readonly string[] } {
+  const calls: string[] = []
+  const query: Queryable['query'] = (text, values) => {
+    calls.push(/"(\w+)"\(/.exec(text)?.[1] ?? text)
+    return control.query(text, values)
+  }
+  return { role: { schema: db.schema, query }, calls }
+}
+
 describe('encrypted amounts', () => {
   test('are refused without the master keys, and nothing is stored (VAULT_KEYS_MISSING)', async () => {
     const { type, outboxId } = await encrypted('10.50')
@@ -384,6 +387,17 @@ describe('encrypted amounts', () => {
     const { type, outboxId, fixture } = await encrypted(amount)
     const result = await run(type, [debit(outboxId)], { tools: { vault: fixture.vault } })
     expect(result.counts).toEqual({ ...NOTHING, ...counts })
+  })
+
+  test('are decrypted with one read of all their keys', async () => {
+    const { type, outboxId, fixture } = await encrypted('10.50')
+    const second = await fixture.enqueue(buildInstruction({ railType: type, payload: PAYLOAD }))
+    await fixture.relay()
+    const { role, calls } = observed()
+    const lines = [debit(outboxId), debit(second.outboxId)]
+    const result = await run(type, lines, { role, tools: { vault: fixture.vault } })
+    expect(result.counts).toEqual({ ...NOTHING, matched: 2 })
+    expect(calls.filter((name) => name === 'read_subject_keys')).toHaveLength(1)
   })
 
   test('are refused if they are neither encrypted nor an amount (AMOUNT_UNREADABLE)', async () => {
