@@ -26,6 +26,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   approve: async () => (await import('./commands/proposals.js')).registerApprove,
   withdraw: async () => (await import('./commands/proposals.js')).registerWithdraw,
   contradictions: async () => (await import('./commands/contradictions.js')).registerContradictions,
+  statement: async () => (await import('./commands/statement.js')).registerStatement,
   return: async () => (await import('./commands/return.js')).registerReturn,
   limits: async () => (await import('./commands/limits.js')).registerLimits,
   reconcile: async () => (await import('./commands/reconcile.js')).registerReconcile,

@@ -121,7 +121,9 @@ function successesOf({ answers, example }: Route): Record<string, object> {
       ([status, { description, schema, contentType = 'application/json', otherTypes = [] }]) => {
         const shown = Number(status) === example?.status ? example.answer : undefined
         const content =
-          schema === undefined ? textOf([contentType]) : { ...jsonOf(schema, shown), ...textOf(otherTypes) }
+          schema === undefined
+            ? textOf([contentType, ...otherTypes])
+            : { ...jsonOf(schema, shown), ...textOf(otherTypes) }
         return [status, { description, content }]
       },
     ),

@@ -135,6 +135,8 @@ export type {
 } from './reads/projected.js'
 export { LATENCY_RANGES, readLatencySeries, readRailStatistics, readSeries } from './reads/series.js'
 export type { RailStatistics, SeriesCounts, SeriesGrain, SeriesQuery, SeriesRange } from './reads/series.js'
+export { readStatement, STATEMENT_FIELDS } from './reads/statement.js'
+export type { StatementLine, StatementSearch } from './reads/statement.js'
 export { topicRails } from './topicRails.js'
 export type { TopicContext, TopicHandler, TopicHandlers, TopicMessage, TopicOptions } from './topicRails.js'
 export type {

@@ -2,12 +2,18 @@ import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { ApiKeys } from '../../libs/access/index.js'
 import { csvRecord } from '../../libs/core/index.js'
 import type { HoldPage, OutboxPage } from '../../libs/http/index.js'
-import { enqueuePaymentOutboxBatch, placeOutboxHold } from '../../libs/outbox/index.js'
+import {
+  cancelOutboxItem,
+  enqueuePaymentOutboxBatch,
+  placeOutboxHold,
+  recordOutboxReturn,
+  type StatementLine,
+} from '../../libs/outbox/index.js'
 import { closeAfterAll } from '../support/afterAll.js'
 import { useTestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { createKey, openHttpFixture, problemOf } from '../support/httpFixture.js'
-import { buildInstruction, enqueue } from '../support/outboxItems.js'
+import { buildInstruction, claimOnly, complete, enqueue } from '../support/outboxItems.js'
 import { createPerson } from '../support/outboxPeople.js'
 
 const db = await useTestDatabase()
@@ -187,5 +193,92 @@ describe('while an export runs', () => {
     second.open()
     await expect(response.text()).rejects.toThrow('terminated')
     expect(counts.searches).toBe(2)
+  })
+})
+
+describe('a statement of a participant', () => {
+  const participantId = 'planted'
+  const pay = async (amount: string, currency: string, state: 'DISPATCHED' | 'FAILED' | 'none' = 'none') => {
+    const item = await enqueue(db, { participantId, payload: { amount, currency, destination: 'account-1' } })
+    if (state !== 'none') await end(item.railType, state)
+    return item
+  }
+  const end = async (rail: string, state: 'DISPATCHED' | 'FAILED') =>
+    complete(db, await claimOnly(db, rail), {
+      state,
+      ...(state === 'FAILED' ? { errorCode: 'REFUSED' } : { railReference: `TX-${rail}` }),
+    })
+  const now = async () => {
+    const { rows } = await db.queryNoRole<{ at: Date }>('SELECT clock_timestamp() AS at FROM pg_sleep(0.005)')
+    return rows[0]!.at
+  }
+
+  test('has the payments and returns of the period, and its sums equal the ledger', async () => {
+    const early = await pay('100.00', 'EUR', 'DISPATCHED')
+    const carried = await pay('7.25', 'EUR')
+    await pay('1', 'JPY', 'FAILED')
+    const from = await now()
+    await end(carried.railType, 'DISPATCHED')
+    await pay('0.10', 'EUR', 'DISPATCHED')
+    await pay('0.20', 'EUR', 'DISPATCHED')
+    await pay('500', 'JPY', 'FAILED')
+    const open = await pay('9.99', 'EUR')
+    const cancelled = await pay('3.00', 'EUR')
+    await cancelOutboxItem(db.as('symphony_ingest'), cancelled.outboxId, 'not needed')
+    const { control } = await createPerson(db, 'bob')
+    const back = { outboxId: early.outboxId, amount: '40.00', currency: 'EUR', code: 'AC04', reference: 'RT-1' }
+    await recordOutboxReturn(control, back)
+    const to = await now()
+    await end(open.railType, 'DISPATCHED')
+    await pay('77', 'EUR', 'DISPATCHED')
+    await recordOutboxReturn(control, { ...back, amount: '1.00', reference: 'RT-2' })
+
+    const path = `/v1/participants/${participantId}/statement?from=${from.toISOString()}&to=${to.toISOString()}`
+    const lines = (await textAt(`${path}&format=ndjson`)).trimEnd().split('\n')
+    const statement = lines.map((line): StatementLine => JSON.parse(line))
+    const listed = statement.filter(({ outboxId }) => outboxId !== null)
+    expect(listed.map(({ type, state, amount }) => [type, state, amount])).toEqual([
+      ['return', 'RETURNED', '40.00'],
+      ['payment', 'DISPATCHED', '7.25'],
+      ['payment', 'DISPATCHED', '0.10'],
+      ['payment', 'DISPATCHED', '0.20'],
+      ['payment', 'FAILED', '500'],
+      ['payment', 'PENDING', '9.99'],
+      ['payment', 'CANCELLED', '3.00'],
+    ])
+    const sums = statement.filter(({ outboxId }) => outboxId === null)
+    expect(sums.map(({ type, state, currency, count, amount }) => [type, state, currency, count, amount])).toEqual([
+      ['opening', null, 'EUR', 1, '7.25'],
+      ['created', null, 'EUR', 4, '13.29'],
+      ['created', null, 'JPY', 1, '500'],
+      ['total', 'CANCELLED', 'EUR', 1, '3.00'],
+      ['total', 'DISPATCHED', 'EUR', 3, '7.55'],
+      ['total', 'FAILED', 'JPY', 1, '500'],
+      ['total', 'PENDING', 'EUR', 1, '9.99'],
+      ['total', 'RETURNED', 'EUR', 1, '40.00'],
+      ['closing', null, 'EUR', 1, '9.99'],
+    ])
+    const { rows } = await db.queryNoRole(
+      `SELECT count(*)::int AS count, sum((payload ->> 'amount')::numeric)::text AS amount FROM payment_outbox_attempts
+       WHERE participant_id = $1 AND state = 'DISPATCHED' AND completed_at >= $2 AND completed_at < $3`,
+      [participantId, from, to],
+    )
+    expect(sums).toContainEqual(expect.objectContaining({ type: 'total', state: 'DISPATCHED', ...rows[0] }))
+    const csv = recordsOf(await textAt(path))
+    expect(csv.map(({ type, amount }) => [type, amount])).toEqual(statement.map(({ type, amount }) => [type, amount]))
+  })
+
+  test('is refused for an unknown participant, another participant and a period without an end', async () => {
+    const at = (name: string, period = 'from=2026-01-01&to=2026-02-01') =>
+      `/v1/participants/${name}/statement?${period}`
+    expect(await problemOf(await fixture.call(at('nobody-here')))).toMatchObject({ code: 'UNKNOWN_NAME' })
+    for (const period of ['from=2026-02-30&to=2026-03-01', 'from=2026-02-01&to=2026-02-01', 'from=2026-02-01']) {
+      const problem = await problemOf(await fixture.call(at('even', period)))
+      expect([period, problem.code]).toEqual([period, 'INVALID_QUERY'])
+    }
+    const { key } = await createKey(db, { owner: 'shop', scopes: ['read'], participants: ['odd'] })
+    const headers = { authorization: `Bearer ${key}` }
+    expect(await problemOf(await fixture.call(at('even'), { headers }))).toMatchObject({ code: 'PARTICIPANT_REFUSED' })
+    expect((await fixture.call(at('odd'), { headers })).status).toBe(200)
   })
 })

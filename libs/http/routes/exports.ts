@@ -8,34 +8,78 @@ import type { Route } from './route.js'
 
 /** Media types of the formats besides JSON, which is a page. */
 const MEDIA_TYPES = { csv: 'text/csv; charset=utf-8', ndjson: 'application/x-ndjson' } as const
-type ExportFormat = keyof typeof MEDIA_TYPES
+export type ExportFormat = keyof typeof MEDIA_TYPES
+export const EXPORT_TYPES = Object.values(MEDIA_TYPES)
 
 /** Maximum number of exports of all callers together, because each keeps a connection of the pool busy. */
 const EXPORTS_MAX = 8
 /** Time after which a client that reads nothing is disconnected. */
 const UNREAD_MS = 60_000
 
-/**
- * Lets every list with the parameter `format` return all its rows as a file. Reads page after page by the route of the
- * list, so filters, rights and hidden fields are the same. Reads a page only when the client has taken the one before.
- */
-export function withExports(routes: readonly Route[], authenticator: Authenticator): readonly Route[] {
-  const running = new OneAtATime('export', EXPORTS_MAX)
-  return routes.map((route) => {
-    const schema = route.answers[200]?.schema
-    if (schema === undefined || !isList(route)) return route
-    const columns = columnsOf(memberOf(schema, 'properties', 'items', 'items'))
-    return {
-      ...route,
-      answers: { ...route.answers, 200: { ...route.answers[200]!, otherTypes: Object.values(MEDIA_TYPES) } },
-      problems: [...new Set([...route.problems, 'INVALID_QUERY' as const])],
-      handle: async (request, reply) => {
-        const format = formatOf(request.query)
-        if (format === undefined) return route.handle(request, reply)
-        return sendExport({ route, columns, format, running, authenticator }, request, reply)
-      },
+/** File of rows. */
+interface ExportedFile {
+  readonly name: string
+  readonly format: ExportFormat
+  readonly columns: readonly Column[]
+  /** Rows in pages. The first page is read before the answer begins, so that its error is a problem. */
+  readonly pages: AsyncGenerator<readonly unknown[], void>
+}
+
+/** Path of a value in a row. */
+type Column = readonly string[]
+
+/** Sends rows as CSV or NDJSON. Reads a page only when the client has taken the one before. */
+export class Exports {
+  readonly #running = new OneAtATime('export', EXPORTS_MAX)
+  readonly #authenticator: Authenticator
+
+  constructor(authenticator: Authenticator) {
+    this.#authenticator = authenticator
+  }
+
+  /**
+   * Lets every list with the parameter `format` return all its rows as a file. Reads page after page by the route of
+   * the list, so filters, rights and hidden fields are the same.
+   */
+  cover(routes: readonly Route[]): readonly Route[] {
+    return routes.map((route) => {
+      const schema = route.answers[200]?.schema
+      if (schema === undefined || !isList(route)) return route
+      const columns = columnsOf(memberOf(schema, 'properties', 'items', 'items'))
+      const name = route.path.split('/').findLast((word) => /^\w+$/.test(word)) ?? 'export'
+      return {
+        ...route,
+        answers: { ...route.answers, 200: { ...route.answers[200]!, otherTypes: EXPORT_TYPES } },
+        problems: [...new Set([...route.problems, 'INVALID_QUERY' as const])],
+        handle: async (request, reply) => {
+          const format = formatOf(request.query)
+          if (format === undefined) return route.handle(request, reply)
+          return this.send(request, reply, { name, format, columns, pages: pagesOf(route, request, reply) })
+        },
+      }
+    })
+  }
+
+  async send(request: FastifyRequest, reply: FastifyReply, file: ExportedFile): Promise<FastifyReply> {
+    const { name, format, pages } = file
+    const { identity } = request
+    if (identity === undefined) throw new ProblemError('UNAUTHENTICATED')
+    const end = this.#running.begin(identity)
+    const first = await pages.next().catch((error: unknown) => {
+      end()
+      throw error
+    })
+    void reply.type(MEDIA_TYPES[format]).header('content-disposition', `attachment; filename="${name}.${format}"`)
+    if (request.method === 'HEAD') {
+      end()
+      return reply.serializer(String).send('')
     }
-  })
+    const check = async () => void (await this.#authenticator.identify(request))
+    const text = disconnectUnread(textOf(file, first.value ?? [], check), () => reply.raw.destroy())
+    const stream = Readable.from(text, { objectMode: false })
+    stream.once('close', end)
+    return reply.send(stream)
+  }
 }
 
 /** Returns whether the query of the route has the parameters of a list. An upload has a `format` too, and no cursor. */
@@ -43,79 +87,42 @@ function isList({ query }: Route): boolean {
   return query !== undefined && 'cursor' in query.properties && 'format' in query.properties
 }
 
-interface Export {
-  readonly route: Route
-  readonly columns: readonly Column[]
-  readonly format: ExportFormat
-  readonly running: OneAtATime
-  readonly authenticator: Authenticator
-}
-
-async function sendExport(
-  { route, columns, format, running, authenticator }: Export,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<FastifyReply> {
-  const query = queryOf(request.query)
-  const { identity } = request
-  if (identity === undefined) throw new ProblemError('UNAUTHENTICATED')
-  const read = async (cursor: string | null) => {
-    const page = await route.handle(request, reply, {
-      ...query,
-      limit: PAGE_SIZE,
-      ...(cursor === null ? {} : { cursor }),
-    })
-    if (isPage(page)) return page
-    throw new TypeError(`${route.path} returned no page`)
-  }
-  const end = running.begin(identity)
-  const first = await read(null).catch((error: unknown) => {
-    end()
-    throw error
-  })
-  const name = route.path.split('/').findLast((word) => /^\w+$/.test(word))
-  void reply.type(MEDIA_TYPES[format]).header('content-disposition', `attachment; filename="${name}.${format}"`)
-  if (request.method === 'HEAD') {
-    end()
-    return reply.serializer(String).send('')
-  }
-  const text = textOf(first, { format, columns, read, check: () => requireAllowed(authenticator, request) })
-  const file = Readable.from(
-    disconnectUnread(text, () => reply.raw.destroy()),
-    { objectMode: false },
-  )
-  file.once('close', end)
-  return reply.send(file)
-}
-
 const PAGE_SIZE = '500'
 
-/** Throws if the key or session was revoked or expired since the export began. */
-async function requireAllowed(authenticator: Authenticator, request: FastifyRequest): Promise<void> {
-  await authenticator.identify(request)
+async function* pagesOf(
+  route: Route,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): AsyncGenerator<readonly unknown[], void> {
+  const query = queryOf(request.query)
+  for (let cursor: string | null | undefined; cursor !== null;) {
+    const paging = { limit: PAGE_SIZE, ...(cursor === undefined ? {} : { cursor }) }
+    const page = await route.handle(request, reply, { ...query, ...paging })
+    if (!isPage(page)) throw new TypeError(`${route.path} returned no page`)
+    yield page.items
+    cursor = page.next
+  }
 }
 
-interface Page {
-  readonly items: readonly unknown[]
-  readonly next: string | null
-}
-
-interface TextOptions {
-  readonly format: ExportFormat
-  readonly columns: readonly Column[]
-  readonly read: (cursor: string) => Promise<Page>
-  readonly check: () => Promise<void>
-}
-
-async function* textOf(first: Page, { format, columns, read, check }: TextOptions): AsyncGenerator<string, void> {
+/**
+ * Yields the text of each page.
+ *
+ * @param check throws if the key was revoked or expired since the export began
+ */
+async function* textOf(
+  { format, columns, pages }: ExportedFile,
+  first: readonly unknown[],
+  check: () => Promise<void>,
+): AsyncGenerator<string, void> {
   const lineOf = (item: unknown) =>
     format === 'csv'
       ? `${csvRecord(columns.map((column) => memberOf(item, ...column)))}\r\n`
       : `${JSON.stringify(item)}\n`
   if (format === 'csv') yield `${csvRecord(columns.map((column) => column.join('.')))}\r\n`
-  for (let page = first; ; page = await read(page.next)) {
-    if (page.items.length > 0) yield page.items.map(lineOf).join('')
-    if (page.next === null) return
+  if (first.length > 0) yield first.map(lineOf).join('')
+  await check()
+  for await (const items of pages) {
+    if (items.length > 0) yield items.map(lineOf).join('')
     await check()
   }
 }
@@ -146,12 +153,14 @@ function queryOf(query: unknown): Readonly<Record<string, unknown>> {
   })
 }
 
+interface Page {
+  readonly items: readonly unknown[]
+  readonly next: string | null
+}
+
 function isPage(value: unknown): value is Page {
   return isObject(value) && Array.isArray(value['items'])
 }
-
-/** Path of a value in an item. */
-type Column = readonly string[]
 
 /** Returns the paths of all values in an item. An object has columns of its own, and a list is one column. */
 function columnsOf(schema: unknown, path: Column = []): readonly Column[] {

@@ -7,7 +7,7 @@ import type { SseConnections } from '../stream/SseConnections.js'
 import { contradictionRoutes } from './contradictions.js'
 import { decisionRoutes } from './decisions.js'
 import { dispatchRoutes } from './dispatch.js'
-import { withExports } from './exports.js'
+import { Exports } from './exports.js'
 import { inboxRoutes } from './inbox.js'
 import { instructionRoutes } from './instructions.js'
 import { leaseRoutes } from './leases.js'
@@ -21,6 +21,7 @@ import type { Route } from './route.js'
 import { schedulerRoutes } from './scheduler.js'
 import { seriesRoutes } from './series.js'
 import { sessionRoutes, type SignIn } from './session.js'
+import { statementRoutes } from './statements.js'
 import { streamRoutes } from './stream.js'
 
 interface ApiParts {
@@ -42,12 +43,14 @@ export function apiRoutes({
   limits,
   clock,
 }: ApiParts): readonly Route[] {
+  const exports = new Exports(authenticator)
   const routes = [
     ...sessionRoutes(signIn),
     ...overviewRoutes(api, statusCache),
     ...seriesRoutes(api, clock),
     ...instructionRoutes(api, clock),
     ...outboxRoutes(api),
+    ...statementRoutes(api, exports),
     ...decisionRoutes(api),
     ...contradictionRoutes(api),
     ...returnRoutes(api),
@@ -60,5 +63,5 @@ export function apiRoutes({
     ...inboxRoutes(api),
     ...streamRoutes(connections, authenticator),
   ]
-  return withExports(routes, authenticator)
+  return exports.cover(routes)
 }

@@ -24,6 +24,8 @@ export function readingSteps(tools) {
       await outbox.searchItems(look(), { limit: 10, state: 'FAILED' })
       await outbox.searchItems(look(), { limit: 10, participants: [payment.participantId] })
       await outbox.searchParticipant(look(), payment.participantId, { limit: 10 })
+      const statement = { participantId: payment.participantId, from: new Date(0), to: new Date('2100-01-01') }
+      for await (const lines of outbox.readStatement(look(), statement)) void lines
       await outbox.findItems(look(), payment.instructionId, { limit: 10 })
       await outbox.searchProjected(look(), { sort: 'oldest', limit: 10 })
       await outbox.countProjected(look(), { railType: payment.railType })
