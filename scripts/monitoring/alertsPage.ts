@@ -21,6 +21,7 @@ For operators: every alert with its first check and remedy. \`critical\`: paymen
 
 - **With Prometheus:** load \`deploy/prometheus/symphony.rules.yml\` with \`rule_files:\` and route by the label \`severity\`. \`promtool test rules\` runs its tests. Conditions are per \`job\`, so one Prometheus can watch several deployments.
 - **Without Prometheus:** \`symphony status\`, \`GET /v1/alerts\` and the dashboard evaluate the same rules.
+- **Notices** to Slack, PagerDuty or a webhook: [below](#notices).
 
 Conditions and ages come from the database, so every process shows the same alerts, except \`SymphonyStatusMissing\`. Attempts of the last 15 minutes are counted per minute, so \`since\` of their alerts is up to a minute before the first attempt.
 
@@ -31,6 +32,15 @@ Thresholds are [settings](options.md#alert-thresholds) of \`start\`, \`api\` and
 \`\`\`console
 symphony alerts --prometheus --alert-due-seconds 600 > symphony.rules.yml
 \`\`\`
+
+## Notices
+
+Processes with the setting [\`notify\`](options.md#alert-notices) tell Slack, PagerDuty or a webhook of yours when an alert fires, every four hours while it fires, and when it has ended. \`symphony alerts test --notify notify.json\` sends a test message.
+
+- \`api\` and \`start\` evaluate the rules every 15 s. Each notice is a message of the topic \`symphony.alerts\`, which \`worker\` and \`start\` send in order per alert, with retries. Several processes send it once. A restart neither repeats nor loses a notice.
+- An alert has ended when two rounds in a row do not find it.
+- No worker sends messages during \`SymphonyDispatchFrozen\`, \`SymphonyAllPaused\` and \`SymphonyNoWorkerAlive\`. The process that sees one sends the notice itself, at most three times, and cancels the message. If the channel refuses it, a later round repeats it.
+- Without the database (\`SymphonyStatusMissing\`) each process sends its own notice and its end, from memory. A process that is killed meanwhile sends no end.
 
 ${rules.map(section).join('\n\n')}
 

@@ -196,21 +196,26 @@ describe('while an export runs', () => {
   })
 })
 
+const end = async (rail: string, state: 'DISPATCHED' | 'FAILED') =>
+  complete(db, await claimOnly(db, rail), {
+    state,
+    ...(state === 'FAILED' ? { errorCode: 'REFUSED' } : { railReference: `TX-${rail}` }),
+  })
+const now = async () => {
+  const { rows } = await db.queryNoRole<{ at: Date }>('SELECT clock_timestamp() AS at FROM pg_sleep(0.005)')
+  return rows[0]!.at
+}
+
+function statementAt(name: string, period = 'from=2026-01-01&to=2026-02-01'): string {
+  return `/v1/participants/${name}/statement?${period}`
+}
+
 describe('a statement of a participant', () => {
   const participantId = 'planted'
   const pay = async (amount: string, currency: string, state: 'DISPATCHED' | 'FAILED' | 'none' = 'none') => {
     const item = await enqueue(db, { participantId, payload: { amount, currency, destination: 'account-1' } })
     if (state !== 'none') await end(item.railType, state)
     return item
-  }
-  const end = async (rail: string, state: 'DISPATCHED' | 'FAILED') =>
-    complete(db, await claimOnly(db, rail), {
-      state,
-      ...(state === 'FAILED' ? { errorCode: 'REFUSED' } : { railReference: `TX-${rail}` }),
-    })
-  const now = async () => {
-    const { rows } = await db.queryNoRole<{ at: Date }>('SELECT clock_timestamp() AS at FROM pg_sleep(0.005)')
-    return rows[0]!.at
   }
 
   test('has the payments and returns of the period, and its sums equal the ledger', async () => {
@@ -236,8 +241,8 @@ describe('a statement of a participant', () => {
     const path = `/v1/participants/${participantId}/statement?from=${from.toISOString()}&to=${to.toISOString()}`
     const lines = (await textAt(`${path}&format=ndjson`)).trimEnd().split('\n')
     const statement = lines.map((line): StatementLine => JSON.parse(line))
-    const listed = statement.filter(({ outboxId }) => outboxId !== null)
-    expect(listed.map(({ type, state, amount }) => [type, state, amount])).toEqual([
+    const own = statement.filter(({ outboxId }) => outboxId !== null)
+    expect(own.map(({ type, state, amount }) => [type, state, amount])).toEqual([
       ['return', 'RETURNED', '40.00'],
       ['payment', 'DISPATCHED', '7.25'],
       ['payment', 'DISPATCHED', '0.10'],
@@ -269,16 +274,16 @@ describe('a statement of a participant', () => {
   })
 
   test('is refused for an unknown participant, another participant and a period without an end', async () => {
-    const at = (name: string, period = 'from=2026-01-01&to=2026-02-01') =>
-      `/v1/participants/${name}/statement?${period}`
-    expect(await problemOf(await fixture.call(at('nobody-here')))).toMatchObject({ code: 'UNKNOWN_NAME' })
+    expect(await problemOf(await fixture.call(statementAt('nobody-here')))).toMatchObject({ code: 'UNKNOWN_NAME' })
     for (const period of ['from=2026-02-30&to=2026-03-01', 'from=2026-02-01&to=2026-02-01', 'from=2026-02-01']) {
-      const problem = await problemOf(await fixture.call(at('even', period)))
+      const problem = await problemOf(await fixture.call(statementAt('even', period)))
       expect([period, problem.code]).toEqual([period, 'INVALID_QUERY'])
     }
     const { key } = await createKey(db, { owner: 'shop', scopes: ['read'], participants: ['odd'] })
     const headers = { authorization: `Bearer ${key}` }
-    expect(await problemOf(await fixture.call(at('even'), { headers }))).toMatchObject({ code: 'PARTICIPANT_REFUSED' })
-    expect((await fixture.call(at('odd'), { headers })).status).toBe(200)
+    expect(await problemOf(await fixture.call(statementAt('even'), { headers }))).toMatchObject({
+      code: 'PARTICIPANT_REFUSED',
+    })
+    expect((await fixture.call(statementAt('odd'), { headers })).status).toBe(200)
   })
 })

@@ -5,6 +5,7 @@ import {
   ALERTS,
   API,
   CLEANUP,
+  NOTIFY,
   PROCESS,
   PROTECTION,
   RELAY,
@@ -19,7 +20,16 @@ import type { Cli } from '../terminal/Terminal.js'
  * the rails would make `symphony --help` twice as slow.
  */
 
-const START_SETTINGS = [...TARGET, ...RELAY, ...SCHEDULER, ...CLEANUP, ...PROCESS, ...API, ...ALERTS] as const
+const START_SETTINGS = [
+  ...TARGET,
+  ...RELAY,
+  ...SCHEDULER,
+  ...CLEANUP,
+  ...PROCESS,
+  ...API,
+  ...ALERTS,
+  ...NOTIFY,
+] as const
 
 /**
  * `start` runs in a terminal: it stops fast, and it logs only warnings, so that log lines do not hide the printed text.
@@ -55,7 +65,7 @@ async function start(flags: GivenFlags, cli: Cli): Promise<void> {
   await runStart(settings, cli)
 }
 
-const API_SETTINGS = [...TARGET, ...PROTECTION, ...PROCESS, ...API, ...ALERTS] as const
+const API_SETTINGS = [...TARGET, ...PROTECTION, ...PROCESS, ...API, ...ALERTS, ...NOTIFY] as const
 
 export function registerApi(program: Command, cli: Cli): void {
   addSettings(program.command('api').description('serve the HTTP API and the dashboard until stopped'), API_SETTINGS)
@@ -80,7 +90,7 @@ async function api(flags: GivenFlags, cli: Cli): Promise<void> {
   await runApi(settings, cli)
 }
 
-const WORKER_SETTINGS = [...TARGET, ...RELAY, ...PROCESS, 'http'] as const
+const WORKER_SETTINGS = [...TARGET, ...RELAY, ...PROCESS, ...NOTIFY, 'http'] as const
 
 export function registerWorker(program: Command, cli: Cli): void {
   addSettings(

@@ -1,23 +1,25 @@
 import { Option, type Command } from 'commander'
 import { csvRecord, InvalidArgumentError, parseTimestamp } from '../../core/index.js'
 import { readStatement, STATEMENT_FIELDS } from '../../outbox/index.js'
-import { asControl } from '../operator/operator.js'
+import { addOperatorOptions, asControl } from '../operator/operator.js'
 import { addExamples } from '../settings/options.js'
-import { addSettings, type GivenFlags } from '../settings/resolveSettings.js'
-import { TARGET } from '../settings/settings.js'
+import type { GivenFlags } from '../settings/resolveSettings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
 export function registerStatement(program: Command, cli: Cli): void {
-  const command = addSettings(
+  const command = addOperatorOptions(
     program
       .command('statement')
       .description('print payments, returns and sums of a participant in a period')
       .argument('<participant>'),
-    TARGET,
   )
     .option('--from <time>', 'first moment: a day in UTC (2026-01-31), or a time with its zone')
     .option('--to <time>', 'end of the period, not included')
-    .addOption(new Option('--format <format>', 'format of the lines').choices(['csv', 'ndjson']).default('csv'))
+    .addOption(
+      new Option('--format <format>', 'format of the lines; --json is ndjson')
+        .choices(['csv', 'ndjson'])
+        .default('csv'),
+    )
     .addHelpText('after', HELP)
     .action((participant: string, flags: GivenFlags) => run(participant, flags, cli))
   addExamples(command, 'symphony statement acme --from 2026-01-01 --to 2026-02-01 > acme-2026-01.csv')
@@ -33,7 +35,7 @@ async function run(participantId: string, flags: GivenFlags, cli: Cli): Promise<
   const period = { from: timeOf('from', flags), to: timeOf('to', flags) }
   const { terminal, signal } = cli
   await asControl('statement', flags, cli, async (control) => {
-    const isCsv = flags['format'] !== 'ndjson'
+    const isCsv = flags['format'] !== 'ndjson' && flags['json'] !== true
     if (isCsv) terminal.printRaw(`${csvRecord(STATEMENT_FIELDS)}\r`)
     for await (const lines of readStatement(control, { participantId, ...period })) {
       signal.throwIfAborted()

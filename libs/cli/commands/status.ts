@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { InvalidArgumentError, SymphonyError } from '../../core/index.js'
 import type { Database } from '../../db/index.js'
 import { alertRules, AlertWatch, prometheusRules, type Alert, type AlertRule } from '../../observability/index.js'
 import {
@@ -14,7 +15,7 @@ import { withTarget } from '../database/target.js'
 import { describeFreeze, describePause } from '../operator/wording.js'
 import { addExamples, jsonOption } from '../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
-import { ALERTS, TARGET, type AlertSettings } from '../settings/settings.js'
+import { ALERTS, NOTIFY, TARGET, type AlertSettings } from '../settings/settings.js'
 import { countOf, type Cli, type Colors } from '../terminal/Terminal.js'
 
 export function registerStatus(program: Command, cli: Cli): void {
@@ -211,7 +212,10 @@ function printWorker(worker: WorkerReport & { readonly deadSince: string | null 
 }
 
 export function registerAlerts(program: Command, cli: Cli): void {
-  addSettings(program.command('alerts').description('list the alert rules with their thresholds'), ALERTS)
+  const alerts = addSettings(
+    program.command('alerts').description('list the alert rules with their thresholds'),
+    ALERTS,
+  )
     .option('--prometheus', 'print a rules file for Prometheus')
     .addOption(jsonOption())
     .addHelpText(
@@ -221,9 +225,37 @@ This command needs no database. symphony status and the dashboard show which rul
 
 Examples:
   symphony alerts
-  symphony alerts --prometheus --alert-due-seconds 600 > symphony.rules.yml`,
+  symphony alerts --prometheus --alert-due-seconds 600 > symphony.rules.yml
+  symphony alerts test --notify notify.json`,
     )
     .action((flags: GivenFlags) => runAlerts(flags, cli))
+  const test = addSettings(
+    alerts.command('test').description('send a test message to each channel of --notify'),
+    NOTIFY,
+  )
+    .addOption(jsonOption())
+    .action((flags: GivenFlags) => runAlertsTest(flags, cli))
+  addExamples(test, 'symphony alerts test --notify notify.json')
+}
+
+async function runAlertsTest(flags: GivenFlags, cli: Cli): Promise<void> {
+  const { notify } = await resolveSettings(NOTIFY, flags, cli)
+  if (notify === undefined) throw new InvalidArgumentError('--notify', 'expected the file of the channels')
+  const { loadNotifyFile, sendTestNotices } = await import('../processes/alertChannels.js')
+  const { channels } = await loadNotifyFile(notify, cli.env)
+  const refusals = await sendTestNotices(channels)
+  const results = channels.map(({ name, format }) => ({ name, format, refusal: refusals.get(name) ?? null }))
+  if (flags['json'] === true) cli.terminal.printJson({ channels: results })
+  else {
+    for (const { name, format, refusal } of results) {
+      if (refusal === null) cli.terminal.print(`${name} (${format}) accepted the test message.`)
+    }
+  }
+  if (refusals.size === 0) return
+  const list = [...refusals].map(([name, refusal]) => `${name}: ${refusal}`).join('; ')
+  throw new SymphonyError('NOT_SENT', `A test message was not accepted: ${list}.`, {
+    remedy: 'Check the URL and the key of the channel, and that this machine may reach it.',
+  })
 }
 
 async function runAlerts(flags: GivenFlags, cli: Cli): Promise<void> {

@@ -9,21 +9,29 @@ import { urlOfTarget } from '../database/target.js'
 import type {
   AlertSettings,
   ApiSettings,
+  NotifyFileSettings,
   ProcessSettings,
   ProtectionSettings,
   TargetSettings,
 } from '../settings/settings.js'
 import type { Cli } from '../terminal/Terminal.js'
+import { loadNotify, startNotifier } from './alertNotices.js'
 import { createLog, untilAborted } from './lifecycle.js'
 import { createApiOptions, loadApiFiles, ProcessHttpServer } from './ProcessHttpServer.js'
 import { openMasterKeys, readRailsFile } from './rails.js'
 import { openSymphony } from './workerOptions.js'
 
-export type ApiProcessSettings = TargetSettings & ProtectionSettings & ProcessSettings & ApiSettings & AlertSettings
+export type ApiProcessSettings = TargetSettings &
+  ProtectionSettings &
+  ProcessSettings &
+  ApiSettings &
+  AlertSettings &
+  NotifyFileSettings
 
 export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<void> {
   const { strict, schema, accessToken, rails: railsFile } = settings
   const files = await loadApiFiles(settings)
+  const notify = await loadNotify(settings, cli)
   const vault = await openMasterKeys(settings.vaultKeys)
   const rails = railsFile === undefined ? [] : await readRailsFile(railsFile, { timeoutMs: RAIL_TIMEOUT_DEFAULT_MS })
   const url = await urlOfTarget(settings)
@@ -36,13 +44,14 @@ export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<vo
     await declareOutboxRails(database.as('symphony_control'), contracts.values(), 'api', { serving: false })
     const api = createApiOptions(settings, files)
     const httpServer = new ProcessHttpServer({ symphony, log, accessToken, api, webhooks: files.webhooks })
+    const notifier = startNotifier(notify, { symphony, log, settings })
     try {
       const address = await httpServer.listen(settings, USUAL_PORT)
       log.info({ address }, 'api_started')
       cli.terminal.print(`The API listens on ${address}.`)
       await untilAborted(cli.signal)
     } finally {
-      await httpServer.close()
+      await Promise.all([httpServer.close(), notifier?.stop()])
     }
     log.info({}, 'api_stopped')
   } finally {

@@ -10,6 +10,7 @@ import {
   type AlertSettings,
   type ApiSettings,
   type CleanupSettings,
+  type NotifyFileSettings,
   type ProcessSettings,
   type RelaySettings,
   type SchedulerSettings,
@@ -17,6 +18,7 @@ import {
 } from '../settings/settings.js'
 import { shellWord } from '../terminal/installation.js'
 import { countOf, type Cli } from '../terminal/Terminal.js'
+import { alertRails, loadNotify, startNotifier } from './alertNotices.js'
 import { createLog, RefusalWatch, untilAborted } from './lifecycle.js'
 import { createApiOptions, loadApiFiles, ProcessHttpServer } from './ProcessHttpServer.js'
 import { openMasterKeys, readRailsFile } from './rails.js'
@@ -29,7 +31,8 @@ export type StartSettings = TargetSettings &
   CleanupSettings &
   ProcessSettings &
   ApiSettings &
-  AlertSettings
+  AlertSettings &
+  NotifyFileSettings
 
 const USUAL_PORT = 7_420
 const SIMULATED_RAIL = 'simulated'
@@ -71,7 +74,9 @@ async function serve(url: string, settings: StartSettings, cli: Cli): Promise<vo
   const files = await loadApiFiles(settings)
   const token = await accessTokenOf(settings)
   const log = createLog(settings.logLevel, 'symphony')
-  const symphony = openSymphony(url, settings, 'start', { rails: await railsOf(settings), vault })
+  const notify = await loadNotify(settings, cli)
+  const rails = [...(await railsOf(settings)), ...alertRails(notify)]
+  const symphony = openSymphony(url, settings, 'start', { rails, vault })
   try {
     const worker = symphony.worker({
       ...relayerOptions(settings),
@@ -82,13 +87,14 @@ async function serve(url: string, settings: StartSettings, cli: Cli): Promise<vo
     const httpServer = new ProcessHttpServer({ symphony, log, accessToken: token.value, api, webhooks: files.webhooks })
     const watch = RefusalWatch.of(symphony, log, httpServer.metrics)
     httpServer.metrics.outbox.declareRails(worker.railTypes)
+    const notifier = startNotifier(notify, { symphony, log, settings })
     try {
       await worker.start()
       const address = await httpServer.listen(settings, USUAL_PORT)
       printWelcome({ address, token }, settings, cli)
       await untilAborted(AbortSignal.any([cli.signal, watch.signal]))
     } finally {
-      await Promise.all([httpServer.close(), worker.stop()])
+      await Promise.all([httpServer.close(), worker.stop(), notifier?.stop()])
     }
     watch.throwIfRefused()
   } finally {

@@ -1,12 +1,14 @@
 import { requireStartChecks } from '../database/diagnosis.js'
 import { urlOfTarget } from '../database/target.js'
-import type { ProcessSettings, RelaySettings, TargetSettings } from '../settings/settings.js'
+import type { NotifyFileSettings, ProcessSettings, RelaySettings, TargetSettings } from '../settings/settings.js'
 import type { Cli } from '../terminal/Terminal.js'
 import { createLog, RefusalWatch, stdinClosed, untilAborted } from './lifecycle.js'
+import { alertRails, loadNotify } from './alertNotices.js'
 import { openMasterKeys, readRailsFile } from './rails.js'
 import { ledgerOptions, openSymphony, relayerOptions } from './workerOptions.js'
 
-export interface WorkerSettings extends TargetSettings, Omit<RelaySettings, 'rails'>, ProcessSettings {
+export interface WorkerSettings
+  extends TargetSettings, Omit<RelaySettings, 'rails'>, ProcessSettings, NotifyFileSettings {
   readonly rails: string
   readonly http: boolean
   readonly untilStdinCloses: boolean
@@ -18,7 +20,8 @@ export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<voi
   const url = await urlOfTarget(settings)
   const vault = await openMasterKeys(settings.vaultKeys)
   const rails = await readRailsFile(settings.rails, { timeoutMs: settings.railTimeoutMs })
-  const symphony = openSymphony(url, settings, 'worker', { rails, vault })
+  const notify = await loadNotify(settings, cli)
+  const symphony = openSymphony(url, settings, 'worker', { rails: [...rails, ...alertRails(notify)], vault })
   try {
     const worker = symphony.worker({
       ...relayerOptions(settings),

@@ -371,6 +371,13 @@ export const SETTINGS = Object.freeze({
     default: 259_200,
     help: 'alert when a rail that was reconciled before has had no statement for longer',
   }),
+  notify: setting({
+    flag: '--notify <file>',
+    env: 'SYMPHONY_NOTIFY',
+    kind: path(),
+    default: undefined,
+    help: 'JSON file of the channels (Slack, PagerDuty, webhook) that are told when an alert fires and ends',
+  }),
   logLevel: setting({
     flag: '--log-level <level>',
     env: 'SYMPHONY_LOG_LEVEL',
@@ -458,6 +465,10 @@ export const ALERTS = [
   'alertReconciliationSeconds',
 ] as const
 
+/** Settings of alert notices, for processes that evaluate alerts or send messages. */
+export const NOTIFY = ['notify'] as const
+
+export type NotifyFileSettings = Pick<Settings, (typeof NOTIFY)[number]>
 export type AlertSettings = Pick<Settings, (typeof ALERTS)[number]>
 export type TargetSettings = Pick<Settings, (typeof TARGET)[number]>
 export type RelaySettings = Pick<Settings, (typeof RELAY)[number]>

@@ -1,8 +1,8 @@
 import { InvalidArgumentError, minorUnitsOf, requiredId } from '../../core/index.js'
 import { isoMicros, qualify, type Queryable } from '../../db/index.js'
 import { readItemViews } from './items.js'
-import { requireKnownSearch } from './pausable.js'
-import { STRETCH } from './search.js'
+import { UnknownNameError } from './pausable.js'
+import { searchParticipant, STRETCH } from './search.js'
 
 /** Participant and period of a statement. The period contains `from` and ends before `to`. */
 export interface StatementSearch {
@@ -63,7 +63,8 @@ export async function* readStatement(
 ): AsyncGenerator<readonly StatementLine[], void> {
   requiredId('participant', participantId)
   if (from >= to) throw new InvalidArgumentError('to', 'expected a time after `from`')
-  await requireKnownSearch(role, { participants: [participantId] })
+  const { ids } = await searchParticipant(role, participantId, { limit: 1 })
+  if (ids.length === 0) throw new UnknownNameError('participant', participantId, undefined, 'filter')
   const sums = new Sums()
   for (let after: bigint | null = 0n; after !== null;) {
     const { rows, next } = await readPage(role, { participantId, from, to }, after)
@@ -202,11 +203,10 @@ class Sums {
 
   lines(): readonly StatementLine[] {
     const sums = [...this.#sums].toSorted(([one], [other]) => (one < other ? -1 : 1))
-    return sums.map(([, { line, count, total }]) => ({
-      ...line,
-      count,
-      amount: line.currency === null ? null : amountOf(total, line.currency),
-    }))
+    return sums.map(([, { line, count, total }]) => {
+      const amount = line.currency === null ? null : amountOf(total, line.currency)
+      return Object.assign({}, line, { count, amount })
+    })
   }
 }
 

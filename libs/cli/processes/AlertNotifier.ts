@@ -1,0 +1,267 @@
+import { systemClock } from '../../core/index.js'
+import { IdempotencyConflictError, NotCancellableError, type Database } from '../../db/index.js'
+import type { Alert } from '../../observability/index.js'
+import {
+  cancelOutboxItem,
+  enqueuePaymentOutboxBatch,
+  readItemViews,
+  searchParticipant,
+  type ItemView,
+} from '../../outbox/index.js'
+import { IntervalWorker, sleep } from '../../worker/index.js'
+import { ALERT_TOPIC, sendNotice, type AlertChannel, type AlertNotice, type NotifySettings } from './alertChannels.js'
+
+/** Alerts while which no worker sends a message, so this process sends their notices itself. */
+export const STOPS_DISPATCH: ReadonlySet<string> = new Set([
+  'SymphonyDispatchFrozen',
+  'SymphonyAllPaused',
+  'SymphonyNoWorkerAlive',
+])
+/** Alert about a database that does not answer. Its notices are remembered in this process only. */
+export const DATABASE_AWAY = 'SymphonyStatusMissing'
+
+interface NotifierOptions extends NotifySettings {
+  readonly database: Pick<Database, 'as'>
+  /** Name of the database in notices. */
+  readonly databaseName: string
+  readonly evaluate: () => Promise<readonly Alert[]>
+  /** Names of all rules. */
+  readonly rules: readonly string[]
+  readonly onSent?: (line: { alert: string; channel: string; status: string; refusal?: string }) => void
+  readonly onError?: (error: unknown) => void
+  /** @default 15000 */
+  readonly intervalMs?: number
+  /** Age after which a message that no process has sent directly is sent by another one. @default 60 */
+  readonly leftSeconds?: number
+}
+
+/** Messages of one round. */
+export interface NotifierCounts {
+  readonly enqueued: number
+  readonly sentDirectly: number
+}
+
+/**
+ * Tells channels that an alert fires, still fires or has ended. Each notice is a message of the outbox, ordered per
+ * channel and alert, and the last message is the state: its id says whether the alert fired. Its id is unique, so of
+ * several processes one enqueues it, and a restart neither repeats a notice nor forgets one. An alert ends when two
+ * rounds in a row do not find it.
+ *
+ * While an alert stops dispatch, the process that enqueued the notice sends it directly and then cancels the message.
+ * If the process dies in between, another round of any process sends the message.
+ */
+export class AlertNotifier extends IntervalWorker<NotifierCounts> {
+  readonly #options: NotifierOptions
+  /** Alerts that may need a notice: those that fired, or had no end, since this process started; rounds without them. */
+  readonly #watched: Map<string, number>
+  /** Time of the notice that the database is away, by channel. */
+  readonly #away = new Map<string, number>()
+  readonly #last = new Map<string, Alert>()
+
+  constructor(options: NotifierOptions) {
+    super({ intervalMs: options.intervalMs ?? 15_000, hasMore: () => false, onError: options.onError ?? (() => {}) })
+    this.#options = options
+    this.#watched = new Map(options.rules.map((name) => [name, 0]))
+    this.#watched.delete(DATABASE_AWAY)
+  }
+
+  async runOnce(): Promise<NotifierCounts> {
+    const firing = new Map((await this.#options.evaluate()).filter(isFiring).map((alert) => [alert.name, alert]))
+    const away = firing.get(DATABASE_AWAY)
+    const counts = { enqueued: 0, sentDirectly: await this.#tellAway(away) }
+    if (away !== undefined) return counts
+    for (const alert of firing.values()) {
+      this.#watched.set(alert.name, 0)
+      this.#last.set(alert.name, alert)
+    }
+    for (const [name, missing] of this.#watched) {
+      const alert = firing.get(name)
+      let isOpen = false
+      for (const channel of this.#options.channels) {
+        const told = await this.#tell(channel, name, alert, missing)
+        counts.enqueued += told.enqueued ? 1 : 0
+        counts.sentDirectly += told.sent ? 1 : 0
+        isOpen ||= told.isOpen
+      }
+      if (alert !== undefined || isOpen) this.#watched.set(name, alert === undefined ? missing + 1 : 0)
+      else this.#watched.delete(name)
+    }
+    return counts
+  }
+
+  async #tell(channel: AlertChannel, name: string, alert: Alert | undefined, missing: number) {
+    const key = `alert:${channel.name}:${name}`
+    const last = await this.#readLast(key)
+    const step = this.#nextStep(channel, last, alert, missing)
+    const isOpen = step === undefined ? last.status === 'firing' : step.status === 'firing'
+    const isStopped = alert !== undefined && STOPS_DISPATCH.has(name)
+    if (step === undefined) {
+      // The process that enqueued the notice may have died before it sent it.
+      const isLeft = isStopped && last.isPending && last.ageSeconds >= (this.#options.leftSeconds ?? 60)
+      return { isOpen, enqueued: false, sent: isLeft && (await this.#sendStopped(channel, last, alert)) }
+    }
+    const id = `${key}:${step.episode}:${step.word}`
+    const notice = this.#noticeOf(id, channel, name, step.status, alert)
+    const outboxId = await this.#enqueue(id, key, notice)
+    if (outboxId === undefined) return { isOpen, enqueued: false, sent: false }
+    const sent = isStopped && (await this.#sendStopped(channel, { outboxId, id }, alert))
+    return { isOpen, enqueued: true, sent }
+  }
+
+  #nextStep(channel: AlertChannel, last: LastNotice, alert: Alert | undefined, missing: number): Step | undefined {
+    if (alert === undefined) {
+      if (last.status !== 'firing' || missing < MISSING_ROUNDS) return undefined
+      return { status: 'resolved', episode: last.episode, word: 'resolved' }
+    }
+    if (last.status !== 'firing') {
+      if (channel.severity === 'critical' && alert.severity !== 'critical') return undefined
+      return { status: 'firing', episode: last.episode + 1, word: 'firing' }
+    }
+    if (last.ageSeconds < this.#options.repeatSeconds) return undefined
+    return { status: 'firing', episode: last.episode, word: `again-${last.repeats + 1}` }
+  }
+
+  async #readLast(key: string): Promise<LastNotice> {
+    const readonly = this.#options.database.as('symphony_readonly')
+    const { ids } = await searchParticipant(readonly, key, { kind: 'message', limit: 1 })
+    const [item] = await readItemViews(readonly, ids)
+    return item === undefined ? NEVER : lastNoticeOf(item)
+  }
+
+  /** Returns the item, or undefined if another process has enqueued this notice. */
+  async #enqueue(id: string, key: string, notice: AlertNotice): Promise<string | undefined> {
+    const ingest = this.#options.database.as('symphony_ingest')
+    const message = { instructionId: id, idempotencyKey: id, participantId: key, railType: ALERT_TOPIC, ordered: true }
+    try {
+      const [item] = await enqueuePaymentOutboxBatch(ingest, [{ ...message, payload: { ...notice } }], {
+        isMessage: true,
+      })
+      return item?.created === true ? item.outboxId : undefined
+    } catch (error) {
+      // The other process saw another value or another time.
+      if (error instanceof IdempotencyConflictError) return undefined
+      throw error
+    }
+  }
+
+  /** Sends a notice while dispatch is stopped, then cancels its message. Returns whether the channel accepted it. */
+  async #sendStopped(channel: AlertChannel, { outboxId, id }: Pick<LastNotice, 'outboxId' | 'id'>, alert: Alert) {
+    const notice = this.#noticeOf(id, channel, alert.name, 'firing', alert)
+    if (!(await this.#send(channel, notice))) return false
+    const ingest = this.#options.database.as('symphony_ingest')
+    await cancelOutboxItem(ingest, outboxId, 'sent directly, because dispatch was stopped').catch((error: unknown) => {
+      // A worker has claimed it since, so the channel gets it twice.
+      if (!(error instanceof NotCancellableError)) throw error
+    })
+    return true
+  }
+
+  async #tellAway(alert: Alert | undefined): Promise<number> {
+    let sent = 0
+    for (const channel of this.#options.channels) {
+      const toldAtMs = this.#away.get(channel.name)
+      const id = `alert:${channel.name}:${DATABASE_AWAY}:${process.pid}:${systemClock.now().getTime()}`
+      if (alert !== undefined) {
+        if (toldAtMs !== undefined && systemClock.now().getTime() - toldAtMs < this.#options.repeatSeconds * 1_000)
+          continue
+        this.#last.set(DATABASE_AWAY, alert)
+        if (!(await this.#send(channel, this.#noticeOf(id, channel, DATABASE_AWAY, 'firing', alert)))) continue
+        this.#away.set(channel.name, systemClock.now().getTime())
+        sent += 1
+      } else if (toldAtMs !== undefined) {
+        if (!(await this.#send(channel, this.#noticeOf(id, channel, DATABASE_AWAY, 'resolved', undefined)))) continue
+        this.#away.delete(channel.name)
+        sent += 1
+      }
+    }
+    return sent
+  }
+
+  async #send(channel: AlertChannel, notice: AlertNotice): Promise<boolean> {
+    let refusal: string | undefined
+    for (let attempt = 1; attempt <= SEND_ATTEMPTS; attempt += 1) {
+      refusal = await sendNotice(channel, notice)
+      if (refusal === undefined) break
+      if (attempt < SEND_ATTEMPTS) await sleep(attempt * SEND_PAUSE_MS)
+    }
+    const { alert, status } = notice
+    this.#options.onSent?.({ alert, status, channel: channel.name, ...(refusal === undefined ? {} : { refusal }) })
+    return refusal === undefined
+  }
+
+  #noticeOf(
+    id: string,
+    channel: AlertChannel,
+    name: string,
+    status: AlertNotice['status'],
+    current: Alert | undefined,
+  ): AlertNotice {
+    const alert = current ?? this.#last.get(name)
+    const at = systemClock.now().toISOString()
+    return {
+      id,
+      channel: channel.name,
+      status,
+      alert: name,
+      severity: alert?.severity ?? 'warning',
+      database: this.#options.databaseName,
+      summary: status === 'resolved' ? 'The condition of the alert has ended.' : (alert?.summary ?? ''),
+      detail: alert?.detail ?? null,
+      remedy: alert?.remedy ?? '',
+      since: alert?.since ?? at,
+      at,
+    }
+  }
+}
+
+/** Rounds without the alert after which it has ended. */
+const MISSING_ROUNDS = 1
+const SEND_ATTEMPTS = 3
+const SEND_PAUSE_MS = 500
+
+interface Step {
+  readonly status: AlertNotice['status']
+  readonly episode: number
+  readonly word: string
+}
+
+/** Last notice about an alert in a channel. */
+interface LastNotice {
+  readonly id: string
+  readonly outboxId: string
+  readonly status: AlertNotice['status']
+  /** Number of the alert's firing, from 1. */
+  readonly episode: number
+  readonly repeats: number
+  readonly ageSeconds: number
+  readonly isPending: boolean
+}
+
+const NEVER: LastNotice = {
+  id: '',
+  outboxId: '',
+  status: 'resolved',
+  episode: 0,
+  repeats: 0,
+  ageSeconds: 0,
+  isPending: false,
+}
+
+function lastNoticeOf({ outboxId, instructionId, createdAt, state }: ItemView): LastNotice {
+  const [, episode = '0', word = '', repeats = '0'] = NOTICE_ID.exec(instructionId) ?? []
+  return {
+    id: instructionId,
+    outboxId,
+    status: word === 'resolved' || word === '' ? 'resolved' : 'firing',
+    episode: Number(episode),
+    repeats: Number(repeats),
+    ageSeconds: (systemClock.now().getTime() - Date.parse(createdAt)) / 1_000,
+    isPending: state !== 'DISPATCHED' && state !== 'FAILED',
+  }
+}
+
+const NOTICE_ID = /:(\d+):(resolved|firing|again-(\d+))$/
+
+function isFiring({ state }: Alert): boolean {
+  return state === 'firing'
+}

@@ -1,0 +1,289 @@
+import { createHmac } from 'node:crypto'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import {
+  alertRail,
+  loadNotifyFile,
+  sendNotice,
+  type AlertChannel,
+  type AlertNotice,
+} from '../../libs/cli/processes/alertChannels.js'
+import { AlertNotifier, DATABASE_AWAY, STOPS_DISPATCH } from '../../libs/cli/processes/AlertNotifier.js'
+import { ALERT_RULES, type Alert } from '../../libs/observability/index.js'
+import { Symphony } from '../../libs/symphony/index.js'
+import { closeAfterAll } from '../support/afterAll.js'
+import { symphony } from '../support/commandLine.js'
+import { useTestDatabase } from '../support/database.js'
+import { startRailServer } from '../support/railServer.js'
+import { makeTestFolder, removeTestFolder } from '../support/server.js'
+
+const db = await useTestDatabase()
+let answer = 200
+const server = closeAfterAll(await startRailServer((_request, response) => response.writeHead(answer).end()))
+const login = await db.createLogin('notifier', {
+  roles: ['executor', 'ingest', 'readonly', 'control'].map((role) => `symphony_${role}`),
+})
+beforeEach(() => {
+  answer = 200
+  server.received.length = 0
+})
+
+const SECRET = `whsec_${Buffer.alloc(24, 7).toString('base64')}`
+let channels = 0
+
+/** Returns a channel of another name for each test, so that tests share no notices. */
+function channelOf(format: AlertChannel['format'], change: Partial<AlertChannel> = {}): AlertChannel {
+  channels += 1
+  return { name: `c${channels}`, format, url: `${server.url}/hook`, key: SECRET, severity: 'warning', ...change }
+}
+
+function alertOf(name: string): Alert {
+  const { severity, forSeconds, summary, firstLook, remedy } = ALERT_RULES.find((rule) => rule.name === name)!
+  const since = '2026-01-31T08:00:00.000Z'
+  return { name, severity, forSeconds, summary, firstLook, remedy, since, state: 'firing', value: 1 }
+}
+
+interface Given {
+  readonly channel: AlertChannel
+  readonly firing: () => readonly string[]
+  readonly repeatSeconds?: number
+  readonly leftSeconds?: number
+}
+
+function notifierOf({ channel, firing, repeatSeconds = 3_600, leftSeconds = 3_600 }: Given): AlertNotifier {
+  return new AlertNotifier({
+    database: login.database,
+    databaseName: 'payments',
+    channels: [channel],
+    repeatSeconds,
+    leftSeconds,
+    rules: ALERT_RULES.map(({ name }) => name),
+    evaluate: async () => firing().map(alertOf),
+  })
+}
+
+/** Sends the messages of the outbox as a worker does. */
+async function work(channel: AlertChannel): Promise<void> {
+  const worker = new Symphony({ url: login.url, schema: db.schema, rails: [alertRail([channel])] })
+  try {
+    await worker.worker().runOnce()
+    await worker.worker().runOnce()
+  } finally {
+    await worker.close()
+  }
+}
+
+function bodies(): readonly Record<string, unknown>[] {
+  return server.received.map(({ body }): Record<string, unknown> => JSON.parse(body))
+}
+
+const HELD = 'SymphonyPaymentsHeld'
+const CRITICAL = 'SymphonyLedgerChainBroken'
+const FROZEN = 'SymphonyDispatchFrozen'
+const NOTICE: AlertNotice = {
+  id: 'alert:ops:SymphonyPaymentsHeld:1:firing',
+  channel: 'ops',
+  status: 'firing',
+  alert: HELD,
+  severity: 'critical',
+  database: 'payments',
+  summary: 'A payment <b>is held & waits</b>.',
+  detail: null,
+  remedy: 'Resolve it.',
+  since: '2026-01-31T08:00:00.000Z',
+  at: '2026-01-31T09:00:00.000Z',
+}
+
+describe('a notice', () => {
+  test('for Slack is text with escaped characters', async () => {
+    expect(await sendNotice(channelOf('slack'), NOTICE)).toBeUndefined()
+    const text = String(bodies()[0]?.['text'])
+    expect(text).toContain('*Critical* SymphonyPaymentsHeld on payments')
+    expect(text).toContain('&lt;b&gt;is held &amp; waits&lt;/b&gt;')
+  })
+
+  test('for PagerDuty triggers and resolves the same incident by Events API v2', async () => {
+    const channel = channelOf('pagerduty', { key: 'R0UTING' })
+    await sendNotice(channel, NOTICE)
+    await sendNotice(channel, { ...NOTICE, status: 'resolved' })
+    const incident = { routing_key: 'R0UTING', dedup_key: 'symphony/payments/SymphonyPaymentsHeld' }
+    expect(bodies()).toEqual([
+      {
+        ...incident,
+        event_action: 'trigger',
+        payload: {
+          summary: `${HELD}: ${NOTICE.summary}`,
+          source: 'payments',
+          severity: 'critical',
+          timestamp: NOTICE.at,
+          component: 'symphony',
+          class: HELD,
+          custom_details: { since: NOTICE.since, remedy: NOTICE.remedy },
+        },
+      },
+      { ...incident, event_action: 'resolve' },
+    ])
+  })
+
+  test('as JSON is signed by Standard Webhooks', async () => {
+    await sendNotice(channelOf('json'), NOTICE)
+    const { headers, body } = server.received[0]!
+    expect(JSON.parse(body)).toEqual(NOTICE)
+    const signed = `${String(headers['webhook-id'])}.${String(headers['webhook-timestamp'])}.${body}`
+    const hmac = createHmac('sha256', Buffer.alloc(24, 7)).update(signed).digest('base64')
+    expect(headers['webhook-signature']).toBe(`v1,${hmac}`)
+  })
+
+  test('that the channel refuses gives a reason without the URL or the key', async () => {
+    answer = 500
+    expect(await sendNotice(channelOf('slack'), NOTICE)).toBe('the channel answered 500')
+    const unreachable = channelOf('slack', { url: 'http://127.0.0.1:1/secret-path' })
+    expect(await sendNotice(unreachable, NOTICE)).toMatch(/^the channel did not answer \(\w+\)$/)
+  })
+})
+
+describe('an alert', () => {
+  test('is told once by two processes and after a restart, and its end is told once', async () => {
+    const channel = channelOf('json')
+    let firing = [HELD]
+    const both = [notifierOf({ channel, firing: () => firing }), notifierOf({ channel, firing: () => firing })]
+    await Promise.all(both.map((one) => one.runOnce()))
+    await Promise.all(both.map((one) => one.runOnce()))
+    await work(channel)
+    expect(bodies()).toMatchObject([{ alert: HELD, status: 'firing', severity: expect.any(String) }])
+    firing = []
+    // A process that never saw the alert sends its end.
+    const restarted = [notifierOf({ channel, firing: () => firing }), notifierOf({ channel, firing: () => firing })]
+    await Promise.all(restarted.map((one) => one.runOnce()))
+    await work(channel)
+    expect(bodies()).toHaveLength(1)
+    for (let round = 0; round < 2; round += 1) await Promise.all(restarted.map((one) => one.runOnce()))
+    await work(channel)
+    expect(bodies()).toMatchObject([{ status: 'firing' }, { alert: HELD, status: 'resolved' }])
+    firing = [HELD]
+    await Promise.all(restarted.map((one) => one.runOnce()))
+    await work(channel)
+    expect(bodies()).toMatchObject([{ status: 'firing' }, { status: 'resolved' }, { status: 'firing' }])
+  })
+
+  test('that still fires is told again after the interval, and a warning not in a critical channel', async () => {
+    const channel = channelOf('json', { severity: 'critical' })
+    const notifier = notifierOf({ channel, firing: () => [CRITICAL, 'SymphonyMessagesLate'], repeatSeconds: 0 })
+    await notifier.runOnce()
+    await notifier.runOnce()
+    await work(channel)
+    expect(bodies().map(({ id }) => id)).toEqual([
+      `alert:${channel.name}:${CRITICAL}:1:firing`,
+      `alert:${channel.name}:${CRITICAL}:1:again-1`,
+    ])
+  })
+
+  test('that stops dispatch is sent directly, once, and no worker sends it later', async () => {
+    const channel = channelOf('pagerduty')
+    const both = [1, 2].map(() => notifierOf({ channel, firing: () => [FROZEN] }))
+    const counts = await Promise.all(both.map((one) => one.runOnce()))
+    expect(counts.reduce((sum, { sentDirectly }) => sum + sentDirectly, 0)).toBe(1)
+    expect(bodies()).toMatchObject([{ event_action: 'trigger' }])
+    await both[0]!.runOnce()
+    await work(channel)
+    expect(bodies()).toHaveLength(1)
+  })
+
+  test('that stops dispatch is sent by a later round if the first process did not send it', async () => {
+    const channel = channelOf('json')
+    answer = 503
+    expect(await notifierOf({ channel, firing: () => [FROZEN] }).runOnce()).toEqual({ enqueued: 1, sentDirectly: 0 })
+    answer = 200
+    server.received.length = 0
+    const next = notifierOf({ channel, firing: () => [FROZEN], leftSeconds: 0 })
+    expect(await next.runOnce()).toEqual({ enqueued: 0, sentDirectly: 1 })
+    expect(await next.runOnce()).toEqual({ enqueued: 0, sentDirectly: 0 })
+    expect(bodies()).toMatchObject([{ alert: FROZEN, status: 'firing' }])
+  })
+
+  test('about an unreachable database is sent once and ends once, without the database', async () => {
+    const channel = channelOf('json')
+    let firing = [DATABASE_AWAY]
+    const notifier = notifierOf({ channel, firing: () => firing })
+    await notifier.runOnce()
+    await notifier.runOnce()
+    firing = []
+    await notifier.runOnce()
+    await notifier.runOnce()
+    expect(bodies()).toMatchObject([
+      { alert: DATABASE_AWAY, status: 'firing' },
+      { alert: DATABASE_AWAY, status: 'resolved' },
+    ])
+  })
+
+  test('that is sent directly has a rule of its name', () => {
+    const names = ALERT_RULES.map(({ name }) => name)
+    expect(names).toEqual(expect.arrayContaining([...STOPS_DISPATCH, DATABASE_AWAY]))
+  })
+})
+
+async function load(content: unknown, env: Record<string, string> = {}) {
+  const folder = await makeTestFolder()
+  onTestFinished(() => removeTestFolder(folder))
+  const path = join(folder, 'notify.json')
+  await writeFile(path, JSON.stringify(content))
+  await writeFile(join(folder, 'key'), `${SECRET}\n`)
+  return { path, load: () => loadNotifyFile(path, env) }
+}
+
+describe('the file of --notify', () => {
+  test('takes secrets from the environment and from files', async () => {
+    const given = {
+      repeatHours: 1,
+      channels: {
+        ops: { format: 'slack', url: { env: 'SLACK_URL' } },
+        oncall: { format: 'pagerduty', routingKey: 'R1', severity: 'critical' },
+        own: { format: 'json', url: 'https://hooks.example/x', secret: { file: 'key' } },
+      },
+    }
+    const file = await load(given, { SLACK_URL: 'https://hooks.slack.com/services/T/B/x' })
+    expect(await file.load()).toEqual({
+      repeatSeconds: 3_600,
+      channels: [
+        { name: 'ops', format: 'slack', url: 'https://hooks.slack.com/services/T/B/x', key: '', severity: 'warning' },
+        {
+          name: 'oncall',
+          format: 'pagerduty',
+          url: 'https://events.pagerduty.com/v2/enqueue',
+          key: 'R1',
+          severity: 'critical',
+        },
+        { name: 'own', format: 'json', url: 'https://hooks.example/x', key: SECRET, severity: 'warning' },
+      ],
+    })
+  })
+
+  test.each([
+    [{}, 'channels'],
+    [{ channels: { ops: { format: 'mail' } } }, 'ops.format'],
+    [{ channels: { ops: { format: 'slack', url: 'http://hooks.example/S3CRET' } } }, 'ops.url'],
+    [{ channels: { ops: { format: 'slack', url: { env: 'NOT_SET' } } } }, 'NOT_SET'],
+    [{ channels: { ops: { format: 'json', url: 'https://x.example', secret: 'S3CRET' } } }, 'ops.secret'],
+    [{ channels: { ops: { format: 'slack', url: 'https://x.example', key: 'S3CRET' } } }, 'ops.key'],
+    [{ channels: { 'Ops Team': { format: 'slack', url: 'https://x.example' } } }, 'Ops Team'],
+    [{ channels: { ops: { format: 'slack', url: 'https://x.example' } }, repeatHours: 0 }, 'repeatHours'],
+  ])('is refused with the place and without a secret: %j', async (content, place) => {
+    const error: unknown = await (await load(content)).load().catch((reason: unknown) => reason)
+    expect(error).toBeInstanceOf(Error)
+    expect(String(error)).toContain(place)
+    expect(String(error)).not.toContain('S3CRET')
+  })
+
+  test('is tried by symphony alerts test, which fails if a channel refuses', async () => {
+    const { path } = await load({ channels: { ops: { format: 'slack', url: `${server.url}/S3CRET` } } })
+    const sent = await symphony(['alerts', 'test', '--notify', path])
+    expect(sent).toMatchObject({ exitCode: 0, stdout: expect.stringContaining('ops') })
+    expect(bodies()).toMatchObject([{ text: expect.stringContaining('test') }])
+    answer = 404
+    const refused = await symphony(['alerts', 'test', '--notify', path])
+    expect(refused.exitCode).toBe(1)
+    expect(refused.stderr).toContain('answered 404')
+    expect(refused.stdout + refused.stderr).not.toContain('S3CRET')
+  })
+})
