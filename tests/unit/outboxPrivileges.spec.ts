@@ -444,10 +444,10 @@ async function readFunctions(): Promise<typeof functions> {
   return byName
 }
 
-/** Returns a statement that creates a table with a foreign key to this one. */
+/** Returns a statement that creates a table with a foreign key to this one. Unlogged, because then it may reference both. */
 function referencing({ name, primaryKey }: Relation): readonly string[] {
   if (primaryKey.length === 0) return []
   const columns = primaryKey.map((key) => `${key.name} ${key.type}`).join(', ')
   const names = primaryKey.map((key) => key.name).join(', ')
-  return [`CREATE TABLE scratch.r (${columns}, FOREIGN KEY (${names}) REFERENCES ${name} (${names}))`]
+  return [`CREATE UNLOGGED TABLE scratch.r (${columns}, FOREIGN KEY (${names}) REFERENCES ${name} (${names}))`]
 }
