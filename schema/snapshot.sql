@@ -2424,7 +2424,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 edd370ca03f78f8dbf4cc0a5e0a855f5967985adbe58126c85ac6acf35aef694
+-- body: sha256 2af5adb219f8fdee478eee577c918304d3f264dee6922c48a4cd4a315e48eaf3
 COMMENT ON FUNCTION count_released_outbox_item(uuid) IS 'Internal: counts an item whose release ends a hold that a limit placed.';
 
 -- function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
@@ -3095,7 +3095,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 e9e3b43346df80dce5880b9da05b7fddf6c96561b1ae1f0ff118813ec86ede2e
+-- body: sha256 3a16c56d4cfe235d1207ec1588409d37c8feffaac1d33b83e3053c4caac47d07
 COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks a held item, or raises P7001 or P7006.';
 
 -- function lock_inbox_message(text, text) of symphony_owner
@@ -3461,16 +3461,16 @@ SET search_path=symphony, pg_temp
 -- body: sha256 fa8b340b1a393e70ceabb252e3dc772d8e5fb20995f844c3988b471a094e23cb
 COMMENT ON FUNCTION outbox_hold_detail(text, timestamp with time zone) IS 'Internal: returns the detail of HOLD_PLACED: the reason and, if the full trail is on, the time.';
 
--- function outbox_limit_hold(uuid) of symphony_owner
-CREATE FUNCTION outbox_limit_hold(p_outbox_id uuid)
+-- function outbox_hold_placed(uuid) of symphony_owner
+CREATE FUNCTION outbox_hold_placed(p_outbox_id uuid)
 RETURNS jsonb
 LANGUAGE sql STABLE
 SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 9fdb6af44face9a36d29f3eaa1574eb8d8db27d55865d41cdaf0f754f2f0da49
-COMMENT ON FUNCTION outbox_limit_hold(uuid) IS 'Internal: returns the detail of an item''s latest hold if a limit placed it, else null.';
+-- body: sha256 f721217a5b96a31f95b9c4b84710549de4ad7073a5c9bc72797628df6c5eba1f
+COMMENT ON FUNCTION outbox_hold_placed(uuid) IS 'Internal: returns the detail of an item''s latest hold, with `limit` if a limit placed it; null without a hold.';
 
 -- function outbox_limits_of(text[], text[]) of symphony_owner
 CREATE FUNCTION outbox_limits_of(p_participant_ids text[], p_rail_types text[])
@@ -3714,6 +3714,17 @@ SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 51e9dd1aca9e13faf06ec7c6b9acaa4329c143c9556b9211ec633374be871223
 COMMENT ON FUNCTION propose_paid_payment(uuid, reconciliation_runs) IS 'Internal: proposes DISPATCHED for a held payment that the bank paid, or says in a note why not.';
+
+-- function propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid) of symphony_owner
+CREATE FUNCTION propose_payment_outbox(p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb, p_reason text, p_key_scope text DEFAULT NULL::text, p_replaces uuid DEFAULT NULL::uuid)
+RETURNS TABLE(outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean, proposal_id uuid)
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 528e7930b7bcb73aea6aebeb6c7244ae4116c342db8490f2849c16ea35dac558
+COMMENT ON FUNCTION propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid) IS 'Enqueues a payment that is held until a second person approves it. A repeat returns the first item, and its open proposal or null.';
 
 -- function prune_outbox_limit_usage() of symphony_owner
 CREATE FUNCTION prune_outbox_limit_usage()
@@ -4681,6 +4692,7 @@ GRANT EXECUTE ON function postpone_job(text, bigint, text) TO symphony_executor;
 GRANT EXECUTE ON function project_ledger_block() TO symphony_executor;
 GRANT EXECUTE ON function propose_outbox_limit(text, text, numeric, text, text, text, text, integer, integer) TO symphony_control;
 GRANT EXECUTE ON function propose_outbox_limit_removal(text, text) TO symphony_control;
+GRANT EXECUTE ON function propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid) TO symphony_ingest;
 GRANT EXECUTE ON function purge_finished_job_runs(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_finished_timers(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_idle_leases(integer, integer) TO symphony_executor;

@@ -42,7 +42,15 @@ import type {
 } from './shapes/decisions.js'
 import type { Dispatch } from './routes/dispatch.js'
 import type { InboxMessageView, InboxPage, Revived } from './routes/inbox.js'
-import type { Accepted, AcceptedBatch, Instruction, InstructionBatch, InstructionView } from './shapes/instructions.js'
+import type {
+  Accepted,
+  AcceptedBatch,
+  Instruction,
+  InstructionBatch,
+  InstructionView,
+  ProposedInstruction,
+  ProposedPayment,
+} from './shapes/instructions.js'
 import type { LeasePage, LeaseView } from './routes/leases.js'
 import type { Limit, LimitApproved, LimitBody, LimitProposal, LimitProposed, Limits } from './routes/limits.js'
 import type {
@@ -115,6 +123,8 @@ export interface ApiTypes {
   readonly InstructionBatch: InstructionBatch
   readonly InstructionItem: InstructionItem
   readonly InstructionView: InstructionView
+  readonly ProposedInstruction: ProposedInstruction
+  readonly ProposedPayment: ProposedPayment
   readonly ItemsEvent: ItemsEvent
   readonly Job: Job
   readonly JobBody: JobBody

@@ -75,7 +75,15 @@ export type {
 } from './shapes/decisions.js'
 export type { Dispatch } from './routes/dispatch.js'
 export type { InboxMessageView, InboxPage, Revived } from './routes/inbox.js'
-export type { Accepted, AcceptedBatch, Instruction, InstructionBatch, InstructionView } from './shapes/instructions.js'
+export type {
+  Accepted,
+  AcceptedBatch,
+  Instruction,
+  InstructionBatch,
+  InstructionView,
+  ProposedInstruction,
+  ProposedPayment,
+} from './shapes/instructions.js'
 export type { LeasePage, LeaseView } from './routes/leases.js'
 export type { Limit, LimitApproved, LimitBody, LimitProposal, LimitProposed, Limits } from './routes/limits.js'
 export type {

@@ -1,8 +1,14 @@
 import { BATCH_SIZE, type InvalidPayloadError } from '../core/index.js'
 import { onlyRow, requireTransaction, undoOnError, withSchema, type Queryable, type Tx } from '../db/index.js'
 import { findRefusal, type KnownContracts } from '../rails/index.js'
-import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch, type EnqueueCallOptions } from './db.js'
-import type { EnqueuedItem, OutboxInstruction } from './types.js'
+import {
+  enqueuePaymentOutbox,
+  enqueuePaymentOutboxBatch,
+  proposePaymentOutbox,
+  type EnqueueCallOptions,
+  type ProposedInstruction,
+} from './db.js'
+import type { EnqueuedItem, OutboxInstruction, ProposedItem } from './types.js'
 
 export interface EnqueueOptions extends EnqueueChecks {
   /**
@@ -74,16 +80,39 @@ export interface EnqueueChecks {
  * would refuse it today. Otherwise a client might repeat the payment under a new key after the schema became stricter.
  * An invalid item is therefore enqueued, and rolled back if it was new.
  */
-export async function enqueueChecked(
+export function enqueueChecked(
+  tx: Queryable,
+  instructions: readonly OutboxInstruction[],
+  checks: EnqueueChecks,
+  options: EnqueueCallOptions = {},
+): Promise<EnqueuedItem[]> {
+  return sendChecked(tx, instructions, checks, (role, stored) => enqueuePaymentOutboxBatch(role, stored, options))
+}
+
+/** Enqueues a payment after its rail has checked it, held until a second person approves it. */
+export async function proposeChecked(
+  tx: Queryable,
+  instruction: ProposedInstruction,
+  reason: string,
+  checks: EnqueueChecks,
+  options: Pick<EnqueueCallOptions, 'keyScope'> = {},
+): Promise<ProposedItem> {
+  const propose = async (role: Queryable, [stored = instruction]: readonly OutboxInstruction[]) => [
+    await proposePaymentOutbox(role, stored, reason, options),
+  ]
+  return onlyRow(await sendChecked(tx, [instruction], checks, propose))
+}
+
+async function sendChecked<Item extends EnqueuedItem>(
   tx: Queryable,
   instructions: readonly OutboxInstruction[],
   { rails, protection }: EnqueueChecks,
-  options: EnqueueCallOptions = {},
-): Promise<EnqueuedItem[]> {
+  enqueueStored: (role: Queryable, stored: readonly OutboxInstruction[]) => Promise<Item[]>,
+): Promise<Item[]> {
   const faults = rails === undefined || rails.size === 0 ? [] : await findFaults(instructions, rails)
   const send = async (role: Queryable) => {
     const stored = protection === undefined ? instructions : await protection.encrypt(role, instructions)
-    return enqueuePaymentOutboxBatch(role, stored, options)
+    return enqueueStored(role, stored)
   }
   if (faults.every((fault) => fault === undefined)) return send(tx)
   return undoOnError(tx, async (inner) => {

@@ -23,6 +23,7 @@ export {
   completeOutboxAttempts,
   enqueuePaymentOutbox,
   enqueuePaymentOutboxBatch,
+  proposePaymentOutbox,
   holdLeasedOutboxItem,
   purgeLedgerProjection,
   recordLateOutcome,
@@ -57,7 +58,7 @@ export { approveOutboxLimit, proposeOutboxLimit, withdrawOutboxLimit } from './l
 export type { LimitKind, LimitRule } from './limits.js'
 export { cancelOutboxInstruction, cancelOutboxItem } from './cancel.js'
 export { EpochFile } from './EpochFile.js'
-export { enqueue, enqueueChecked, enqueueMany } from './enqueue.js'
+export { enqueue, enqueueChecked, enqueueMany, proposeChecked } from './enqueue.js'
 export type { EnqueueChecks, EnqueueOptions, InstructionEncryptor } from './enqueue.js'
 export type { OnRelayerEvent, RelayerEvent } from './events.js'
 export { outcomeSchema } from './paymentOutcome.js'
@@ -164,6 +165,7 @@ export type {
   DecisionResult,
   DispatchFreeze,
   EnqueuedItem,
+  ProposedItem,
   EpochCheck,
   EpochRecord,
   FreezeCause,

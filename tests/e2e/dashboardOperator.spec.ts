@@ -12,6 +12,7 @@ import {
   readItems,
   resolveOutboxHold,
 } from '../../libs/outbox/index.js'
+import { maskPayloadText } from '../../libs/rails/index.js'
 import { closeAfterAll } from '../support/afterAll.js'
 import { DASHBOARD_PAGES } from '../support/dashboardPages.js'
 import { DashboardFixture, type OpenPage } from '../support/dashboardFixture.js'
@@ -31,7 +32,21 @@ import { createJob, createTimer } from '../support/scheduled.js'
 import { sealLedger } from '../support/sealLedger.js'
 import { statementOf } from '../support/statements.js'
 
-const fixture = closeAfterAll(await DashboardFixture.set({ api: { readStatusSnapshot: async () => ({ alerts }) } }))
+/** Rail whose destination is masked. */
+const MASKED_RAIL = 'rail-with-masked-destination'
+const MASKED_FIELDS = [{ pointer: '/destination', keys: ['destination'], fieldClass: 'masked' as const }]
+
+const fixture = closeAfterAll(
+  await DashboardFixture.set({
+    api: {
+      readStatusSnapshot: async () => ({ alerts }),
+      protection: {
+        encrypt: async (_tx, instructions) => instructions,
+        maskFor: async (_role, rail) => (text) => maskPayloadText(text, rail === MASKED_RAIL ? MASKED_FIELDS : []),
+      },
+    },
+  }),
+)
 let olga: OpenPage
 let pavel: OpenPage
 /** Alerts that the server reports, set by the tests. */
@@ -340,8 +355,8 @@ test('a bulk retry shows how many payments are retried at once and how many are 
   await page.getByText('1 payment', { exact: true }).waitFor()
 })
 
-test('the form for a payment on a real rail starts empty, and needs an id and a confirmation', async () => {
-  const { railType } = await enqueue(fixture.db, { railType: 'a-real-rail' })
+test('a payment on a real rail needs all fields, a confirmation and a second person', async () => {
+  const { railType, instructionId: other } = await enqueue(fixture.db, { railType: 'a-real-rail' })
   const { page, goTo } = olga
   await goTo('')
   await rowOf(page, railType).waitFor()
@@ -362,7 +377,7 @@ test('the form for a payment on a real rail starts empty, and needs an id and a 
   await dialog.getByLabel('Participant', { exact: true }).fill('acme')
   // The form does not continue with an empty instruction id.
   await dialog.getByRole('button', { name: 'Continue' }).click()
-  expect(await dialog.getByRole('button', { name: 'Enqueue this payment' }).count()).toBe(0)
+  expect(await dialog.getByRole('button', { name: 'Propose this payment' }).count()).toBe(0)
   await dialog.getByLabel('Instruction id').fill(instructionId)
   await page.keyboard.press('Enter')
   await dialog.getByText('This is not a simulation.').waitFor()
@@ -373,9 +388,45 @@ test('the form for a payment on a real rail starts empty, and needs an id and a 
   await page.keyboard.press('Enter')
   expect([await dialog.getByLabel('Amount').inputValue(), await counted()]).toEqual(['950.00', 0])
   await dialog.getByRole('button', { name: 'Continue' }).click()
-  await dialog.getByRole('button', { name: 'Enqueue this payment' }).click()
-  await page.getByRole('heading', { name: instructionId }).waitFor()
-  expect(await counted()).toBe(1)
+  await dialog.getByLabel('Reason').fill('the rent of November')
+  await dialog.getByRole('button', { name: 'Propose this payment' }).click()
+  await page.locator('main h1 + [data-state=HELD]').waitFor()
+  await page.getByText('You proposed it, so another person must approve it').waitFor()
+  expect([await counted(), await claimOn(fixture.db, railType)]).toMatchObject([1, [{ instructionId: other }]])
+  await pavel.goTo('holds')
+  await rowOf(pavel.page, instructionId).getByRole('button', { name: 'Approve' }).click()
+  await pavel.page.getByRole('button', { name: 'Approve: send', exact: true }).click()
+  await page.locator('main h1 + [data-state=DUE]').waitFor()
+})
+
+test('a dead letter with a bad payload is corrected and replaced by two people, not redriven', async () => {
+  const railType = MASKED_RAIL
+  const rails = [{ type: railType, money: true, fields: MASKED_FIELDS }]
+  await declareOutboxRails(fixture.db.as('symphony_executor'), rails, 'w', { serving: true })
+  const bad = await enqueue(fixture.db, { railType, payload: { ...PAYLOAD, amount: '12.505' } })
+  await complete(fixture.db, await claimOnly(fixture.db, railType), { state: 'FAILED', errorCode: 'INVALID_AMOUNT' })
+  const { page, goTo } = olga
+  await goTo(`dlq?rail=${railType}`)
+  expect(await rowOf(page, bad.instructionId).getByRole('button', { name: 'Redrive' }).count()).toBe(0)
+  await page.getByRole('button', { name: `Correct and replace ${bad.instructionId}` }).click()
+  const dialog = page.getByRole('dialog')
+  const payload = dialog.getByLabel('Payload')
+  expect(JSON.parse(await payload.inputValue())).toEqual({ ...PAYLOAD, amount: '12.505', destination: 'ENTER ANEW' })
+  await dialog.getByLabel('New instruction id').fill('corrected-1')
+  await dialog.getByLabel('Reason').fill('three decimals')
+  const propose = dialog.getByRole('button', { name: 'Propose the replacement' })
+  await propose.click()
+  await dialog.getByRole('alert').getByText('A value is missing').waitFor()
+  await payload.fill(JSON.stringify(PAYLOAD))
+  await propose.click()
+  await page.getByRole('heading', { name: 'corrected-1' }).waitFor()
+  await page.locator('main h1 + [data-state=HELD]').waitFor()
+  expect(await page.locator('dt:text-is("Replaces") + dd a').getAttribute('href')).toContain(bad.outboxId)
+  await pavel.goTo('holds')
+  await rowOf(pavel.page, 'corrected-1').getByRole('button', { name: 'Approve' }).click()
+  await pavel.page.getByRole('button', { name: 'Approve: send', exact: true }).click()
+  await page.locator('main h1 + [data-state=DUE]').waitFor()
+  expect(await claimOnly(fixture.db, railType)).toMatchObject({ instructionId: 'corrected-1', payload: PAYLOAD })
 })
 
 test('many dead letters are redriven by two people; a refused item does not stop the others', async () => {

@@ -68,6 +68,15 @@ const ONE_BY_ONE = {
     optional: ['p_not_before', 'p_ordered', 'p_trace_contexts', 'p_key_scope', 'p_outcome_topic', 'p_replaces'],
     optionalElements: ['p_not_before', 'p_trace_contexts', 'p_outcome_topic', 'p_replaces'],
   },
+  propose_payment_outbox: {
+    callers: ['ingest'],
+    sound: () => {
+      const unused = new Set(['p_not_before', 'p_ordered', 'p_trace_context', 'p_is_message', 'p_outcome_topic'])
+      const used = Object.entries(buildInstruction()).filter(([name]) => !unused.has(name))
+      return { ...Object.fromEntries(used), p_reason: `'entered by hand'` }
+    },
+    optional: ['p_key_scope', 'p_replaces'],
+  },
   schedule_timer: {
     callers: ['ingest'],
     sound: () => ({ ...buildScheduledMessage(), p_due_at: 'now()', p_timer_id: 'gen_random_uuid()' }),
@@ -718,7 +727,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   outbox_content_hash: 'stable',
   outbox_evidence: 'stable',
   outbox_hold_detail: 'stable',
-  outbox_limit_hold: 'stable',
+  outbox_hold_placed: 'stable',
   outbox_limits_of: 'stable',
   outbox_not_replaceable: 'stable',
   outbox_payment_items: 'stable',

@@ -528,6 +528,35 @@ describe('the HTTP API', () => {
     })
   })
 
+  test('holds a proposed payment until another person approves it', async () => {
+    const path = '/v1/instructions/propose'
+    const { key } = await createKey(db, { owner: 'alice', scopes: ['ingest'] })
+    const headers = {
+      authorization: `Bearer ${key}`,
+      'content-type': 'application/json',
+      'idempotency-key': 'entered-by-hand',
+    }
+    const body = { participantId: 'acme', railType: 'rail-of-people', payload: { amount: '1' }, reason: 'the rent' }
+    const send = (given: object) => fixture.call(path, { method: 'POST', headers, body: JSON.stringify(given) })
+    const first = await send(body)
+    expect(first.status).toBe(201)
+    const item: { outboxId: string; proposalId: string } = JSON.parse(await first.text())
+    const again = await send({ ...body, reason: 'pressed twice' })
+    expect([again.status, JSON.parse(await again.text())]).toEqual([200, { ...item, created: false }])
+    expect(await problemOf(await act('alice', `/v1/proposals/${item.proposalId}/approve`))).toMatchObject({
+      code: 'SECOND_PERSON_REQUIRED',
+    })
+    expect(await acted('bob', `/v1/proposals/${item.proposalId}/approve`)).toMatchObject({ applied: true })
+    for (const bad of [
+      { reason: '' },
+      { reason: undefined },
+      { notBefore: '2099-01-01T00:00:00Z' },
+      { replaces: 'x' },
+    ]) {
+      expect(await problemOf(await send({ ...body, ...bad }))).toMatchObject({ code: 'INVALID_INSTRUCTION' })
+    }
+  })
+
   test('schedules one timer per id, however often the request is repeated', async () => {
     const path = '/v1/timers/01981f0e-7c00-7000-8000-0000000000aa'
     const body = { topic: 'reminders', payload: { remind: 'me' }, dueAt: '2099-01-01T01:00:00+01:00' }

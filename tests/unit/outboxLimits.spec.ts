@@ -6,6 +6,7 @@ import {
   enqueuePaymentOutboxBatch,
   placeOutboxHold,
   proposeOutboxLimit,
+  proposePaymentOutbox,
   readLimits,
   readReplays,
   repairExpiredLeases,
@@ -267,6 +268,18 @@ describe('an approval limit', () => {
     expect((await claim(db, subject.railType)).map((item) => item.outboxId)).not.toContain(outboxId)
     expect(await resolveOutboxHold(olga.control, outboxId, 'RETRY', 'checked')).toMatchObject({ status: 'APPLIED' })
     expect(await claimOnly(db, subject.railType)).toMatchObject({ outboxId })
+  })
+
+  test('keeps its hold on a payment that a person proposes, and its release counts', async () => {
+    const subject = buildSubject()
+    await setLimit(approvalAbove('10', 1, { railType: subject.railType }))
+    const name = await setLimit(countPerDay('5', { railType: subject.railType }))
+    const payload = { amount: '11', currency: 'EUR' }
+    const instruction = buildInstruction({ ...subject, payload })
+    const item = await proposePaymentOutbox(db.as('symphony_ingest'), instruction, 'entered by hand')
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: 'AMOUNT_APPROVAL' })
+    await approve(pavel, item.proposalId!)
+    expect(await limitOf(name)).toMatchObject({ used: '1' })
   })
 
   test('lets one person propose a release and another approve it if it needs two', async () => {

@@ -6,17 +6,20 @@ import {
   enqueuePaymentOutbox,
   enqueuePaymentOutboxBatch,
   placeOutboxHold,
+  proposePaymentOutbox,
   readItemViews,
   readReplacement,
   recordLateOutcome,
   recordOutboxReturn,
   resolveOutboxHold,
+  withdrawOutboxProposal,
   type ClaimedItem,
   type OutboxInstruction,
 } from '../../libs/outbox/index.js'
 import { useTestDatabase } from '../support/database.js'
 import {
   buildInstruction,
+  claim,
   claimOnly,
   complete,
   enqueue,
@@ -35,6 +38,52 @@ const db = await useTestDatabase()
 const olga = await createPerson(db, 'olga')
 const pavel = await createPerson(db, 'pavel')
 const ingest = () => db.as('symphony_ingest')
+
+describe('propose_payment_outbox', () => {
+  test('holds a payment until another person approves it; its proposer cannot (P7007)', async () => {
+    const replaced = await enqueueFailed(db)
+    const instruction = replacing(replaced, { railType: `rail-${randomUUID()}` })
+    const item = await proposePaymentOutbox(ingest(), instruction, 'the account was closed')
+    expect(item).toMatchObject({ created: true, state: 'PENDING', proposalId: expect.any(String) })
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: 'PAYMENT_APPROVAL' })
+    expect(await eventRows(db, item.outboxId)).toMatchObject([
+      { event_type: 'HOLD_PLACED', detail: { reason: 'PAYMENT_APPROVAL', approvals: 2 } },
+      { event_type: 'DECISION_PROPOSED', detail: { decision: 'RETRY', reason: 'the account was closed' } },
+    ])
+    expect(await claim(db, instruction.railType)).toEqual([])
+    // A repeat changes nothing and returns the open proposal.
+    expect(await proposePaymentOutbox(ingest(), instruction, 'again')).toMatchObject({
+      ...item,
+      created: false,
+    })
+    const own = approveOutboxProposal(db.as('symphony_control'), item.proposalId!)
+    expect(await failureOf(own)).toMatchObject({ sqlstate: 'P7007' })
+    // After a refusal one person alone cannot release it either.
+    await withdrawOutboxProposal(olga.control, item.proposalId!, 'wrong account')
+    const second = await propose(olga, item.outboxId, 'RETRY')
+    expect(await failureOf(approve(olga, second))).toMatchObject({ sqlstate: 'P7007' })
+    expect(await approve(pavel, second)).toMatchObject({ applied: true })
+    expect(await claimOnly(db, instruction.railType)).toMatchObject({ outboxId: item.outboxId })
+    expect(await proposePaymentOutbox(ingest(), instruction, 'again')).toMatchObject({
+      created: false,
+      proposalId: null,
+    })
+    expect(await readReplacement(db.as('symphony_readonly'), replaced.outboxId)).toBe(item.outboxId)
+  })
+
+  test('needs READ COMMITTED, a reason, and a payment that can be replaced (40001, 22023, P7017)', async () => {
+    const open = await enqueue(db)
+    expect(await reasonOf(proposePaymentOutbox(ingest(), replacing(open), 'again'))).toBe('PENDING')
+    const long = proposePaymentOutbox(ingest(), buildInstruction(), 'x'.repeat(1_001))
+    expect(await failureOf(long)).toMatchObject({ code: 'ARGUMENT_OUT_OF_RANGE' })
+    const connection = await openConnection(db, 'symphony_ingest')
+    await connection.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
+    const early = proposePaymentOutbox(connection, buildInstruction(), 'too early')
+    expect(await failureOf(early)).toMatchObject({ sqlstate: '40001' })
+    await connection.query('ROLLBACK')
+    await connection.close()
+  })
+})
 
 type Replaced = { readonly outboxId: string; readonly participantId: string }
 

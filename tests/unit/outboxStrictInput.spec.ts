@@ -479,7 +479,7 @@ beforeAll(async () => {
   }
   // Only a gateway may pass p_key_scope.
   const gateway = await (await gatewayOf(db)).connect()
-  await gateway.query('SET ROLE symphony_ingest')
+  await gateway.query(`SET ROLE symphony_ingest; SET symphony.actor = 'olga'`)
   connections.set('ingest', await connectionOf(db, gateway))
   sound = await soundArguments(db)
   before = await rowHashes(db)

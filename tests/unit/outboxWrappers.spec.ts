@@ -45,6 +45,8 @@ const refusals: readonly Refusal[] = [
     `instructions[1].${argument}`,
     errorClass,
   ]),
+  ['proposePaymentOutbox', [changed(buildInstruction(), { railType: 'two words' }), 'a reason'], 'railType', invalid],
+  ...reasons('proposePaymentOutbox', [buildInstruction()]),
   ['enqueuePaymentOutboxBatch', [[]], 'instructions', outOfRange],
   ['enqueuePaymentOutboxBatch', [TOO_MANY], 'instructions', outOfRange],
   ['enqueuePaymentOutboxBatch', [buildInstruction()], 'instructions', invalid],

@@ -7,7 +7,6 @@ import { followStatus, status } from '../data/status.js'
 import { keepStreamOpen } from '../data/stream.js'
 import { Databases } from '../pages/Databases.js'
 import { DeadLetters } from '../pages/DeadLetters.js'
-import { Dispatch } from '../pages/Dispatch.js'
 import { Holds } from '../pages/Holds.js'
 import { Leases } from '../pages/Leases.js'
 import { NotFound } from '../pages/NotFound.js'
@@ -41,6 +40,7 @@ export function App() {
 const NotLoaded = () => <p>The page was not loaded. Reload it.</p>
 const SignIn = fetched(async () => (await import('./SignIn.js')).SignIn, NotLoaded)
 const Contradictions = fetched(async () => (await import('../pages/Contradictions.js')).Contradictions, NotLoaded)
+const Dispatch = fetched(async () => (await import('../pages/Dispatch.js')).Dispatch, NotLoaded)
 const Scheduler = fetched(async () => (await import('../pages/Scheduler.js')).Scheduler, NotLoaded)
 const Inbox = fetched(async () => (await import('../pages/Inbox.js')).Inbox, NotLoaded)
 const Limits = fetched(async () => (await import('../pages/Limits.js')).Limits, NotLoaded)

@@ -100,12 +100,22 @@ export async function readProof(outboxId: string, signal: AbortSignal): Promise<
   } while (next !== null)
   return { outboxId, rows, blocks: [...blocks.values()], next }
 }
-export const enqueuePayment = (instruction: Instruction & { readonly instructionId: string }) =>
-  request<Accepted>('/v1/instructions', {
+/**
+ * Enqueues a payment, or with a reason proposes it to a second person. Sends the payload as the text given, because a
+ * parser would round large numbers.
+ */
+export const enqueuePayment = (
+  fields: Omit<Instruction, 'payload'> & { readonly instructionId: string },
+  payload: string,
+  reason: string | null,
+) => {
+  const rest = JSON.stringify(reason === null ? fields : { ...fields, reason })
+  return request<Accepted>(reason === null ? '/v1/instructions' : '/v1/instructions/propose', {
     method: 'POST',
-    body: instruction,
-    headers: { 'idempotency-key': instruction.instructionId },
+    body: new Blob([`${rest.slice(0, -1)},"payload":${payload}}`]),
+    headers: { 'idempotency-key': fields.instructionId },
   })
+}
 
 export const listDlq = (filter: PaymentFilter & PageQuery, signal: AbortSignal) =>
   request<DlqPage>('/v1/dlq', { query: { ...filter }, signal })

@@ -2,7 +2,6 @@ import { useState } from 'preact/hooks'
 import type { DeadLetter, OutboxItem } from '../../http/index.js'
 import { pathTo, route } from '../app/router.js'
 import { listDlq } from '../data/api.js'
-import { hasScope } from '../data/me.js'
 import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
 import { Empty } from '../parts/Empty.js'
@@ -15,7 +14,8 @@ import { KindFilter, listFilterOf, NoMatches, ParticipantFilter, RailFilter, toQ
 import { TimeRangeFilter } from '../parts/TimeRange.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { SelectionBar, useSelection, type Selection } from '../parts/Selection.js'
-import { RedriveDialog } from './payment/dialogs.js'
+import { actionsFor } from './payment/actionsFor.js'
+import { RedriveDialog, ReplaceDialog } from './payment/dialogs.js'
 
 export function DeadLetters() {
   const filter = listFilterOf(route.value.query)
@@ -23,6 +23,7 @@ export function DeadLetters() {
     listDlq({ ...toQuery(filter), ...(cursor === undefined ? {} : { cursor }) }, signal),
   )
   const [chosen, setChosen] = useState<OutboxItem | null>(null)
+  const [replaced, setReplaced] = useState<OutboxItem | null>(null)
   const selection = useSelection(JSON.stringify(filter))
   useFreshPages(dead)
   return (
@@ -52,6 +53,7 @@ export function DeadLetters() {
               dead={value}
               selection={selection}
               onChoose={() => setChosen(value.item)}
+              onReplace={() => setReplaced(value.item)}
               onDone={dead.refresh}
             />
           )}
@@ -70,6 +72,9 @@ export function DeadLetters() {
         />
       </section>
       {chosen === null ? null : <RedriveDialog item={chosen} onClose={() => setChosen(null)} onDone={dead.refresh} />}
+      {replaced === null ? null : (
+        <ReplaceDialog item={replaced} onClose={() => setReplaced(null)} onDone={dead.refresh} />
+      )}
     </>
   )
 }
@@ -78,11 +83,13 @@ interface DeadRowProps {
   readonly dead: DeadLetter
   readonly selection: Selection
   readonly onChoose: () => void
+  readonly onReplace: () => void
   readonly onDone: () => void
 }
 
-function DeadRow({ dead, selection, onChoose, onDone }: DeadRowProps) {
+function DeadRow({ dead, selection, onChoose, onReplace, onDone }: DeadRowProps) {
   const { item, errorMessage, proposal, redrivenAs } = dead
+  const actions = redrivenAs.length > 0 ? [] : actionsFor(item, proposal !== null)
   return (
     <tr>
       <PaymentCells item={item} selection={selection} />
@@ -101,9 +108,19 @@ function DeadRow({ dead, selection, onChoose, onDone }: DeadRowProps) {
             redriven as <Id value={id} label="id of the redrive" href={pathTo(['payments', id])} />
           </span>
         ))}
-        {hasScope('operate') && proposal === null && redrivenAs.length === 0 ? (
+        {actions.includes('redrive') ? (
           <button type="button" class="button small" aria-label={`Redrive ${item.instructionId}`} onClick={onChoose}>
             Redrive
+          </button>
+        ) : null}
+        {actions.includes('replace') ? (
+          <button
+            type="button"
+            class="button small"
+            aria-label={`Correct and replace ${item.instructionId}`}
+            onClick={onReplace}
+          >
+            Correct
           </button>
         ) : null}
       </td>

@@ -98,7 +98,7 @@ function HoldRow({ hold: { item, proposal }, selection, onChoose, onDone }: Hold
           </div>
         ) : null}
         <FreezeNote freeze={item.freeze} />
-        {proposal === null ? null : <ProposalNote proposal={proposal} onDone={onDone} />}
+        {proposal === null ? null : <ProposalNote proposal={proposal} item={item} onDone={onDone} />}
       </td>
       <td data-label="Since">
         <RelativeTime at={item.heldAt} />

@@ -14,7 +14,14 @@ import { ProposalNote } from '../parts/ProposalNote.js'
 import { StateTag } from '../parts/StateTag.js'
 import { fetched } from '../parts/fetched.js'
 import { actionsFor } from './payment/actionsFor.js'
-import { CancelDialog, HoldDialog, RedriveDialog, ResolveDialog, ReturnDialog } from './payment/dialogs.js'
+import {
+  CancelDialog,
+  HoldDialog,
+  RedriveDialog,
+  ReplaceDialog,
+  ResolveDialog,
+  ReturnDialog,
+} from './payment/dialogs.js'
 import { LedgerPanel } from './payment/LedgerPanel.js'
 import { TimelineView } from './payment/TimelineView.js'
 
@@ -60,7 +67,7 @@ function PaymentDetails({ timeline, onDone }: { readonly timeline: Timeline; rea
         <div class="stack">
           {open.map((proposal) => (
             <section key={proposal.proposalId} class="panel padded" aria-label="Proposal">
-              <ProposalNote proposal={proposal} onDone={onDone} />
+              <ProposalNote proposal={proposal} item={item} onDone={onDone} />
             </section>
           ))}
           <Panel title="Timeline">
@@ -90,6 +97,7 @@ const DIALOGS = {
   hold: HoldDialog,
   resolve: ResolveDialog,
   redrive: RedriveDialog,
+  replace: ReplaceDialog,
   return: ReturnDialog,
 }
 const WORDS = {
@@ -97,6 +105,7 @@ const WORDS = {
   hold: 'Hold',
   resolve: 'Resolve the hold',
   redrive: 'Redrive',
+  replace: 'Correct and replace',
   return: 'Record a return',
 }
 

@@ -32,7 +32,7 @@ import { styleOfState } from '../parts/states.js'
 import { StateTag } from '../parts/StateTag.js'
 import { TimeRangeFilter, timeRangeOf, type TimeRange } from '../parts/TimeRange.js'
 import { VirtualList } from '../parts/VirtualList.js'
-import { EnqueueForm } from './overview/EnqueueForm.js'
+import { EnqueueForm } from './payment/dialogs.js'
 
 /** Maximum page size of the API, so that scrolling needs few requests. */
 const PAGE_SIZE = 500

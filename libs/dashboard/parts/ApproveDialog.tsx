@@ -1,20 +1,21 @@
 import type { Proposal } from '../../http/index.js'
 import { approveProposal } from '../data/api.js'
 import { ActionForm } from './ActionForm.js'
-import { DECISIONS } from './decisions.js'
+import type { DecisionWords } from './decisions.js'
 import { Id } from './Id.js'
 import { Amount, Destination } from './Money.js'
 import { Dialog } from './Dialog.js'
 
 interface ApproveDialogProps {
   readonly proposal: Proposal
+  readonly words: DecisionWords
   readonly onClose: () => void
   readonly onDone: () => void
 }
 
-export function ApproveDialog({ proposal, onClose, onDone }: ApproveDialogProps) {
-  const { proposalId, decision, instructionId, outboxId, railReference, reason, proposedBy } = proposal
-  const { meaning, short, effect } = DECISIONS[decision]
+export function ApproveDialog({ proposal, words, onClose, onDone }: ApproveDialogProps) {
+  const { proposalId, instructionId, outboxId, railReference, reason, proposedBy } = proposal
+  const { meaning, short, effect } = words
   const act = async () => {
     const { applied } = await approveProposal(proposalId)
     onDone()

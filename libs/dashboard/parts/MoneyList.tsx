@@ -1,5 +1,5 @@
 import type { OutboxItem, Proposal } from '../../http/index.js'
-import { DECISIONS } from './decisions.js'
+import { wordsOfDecision } from './decisions.js'
 import { Money } from './Money.js'
 import { StateTag } from './StateTag.js'
 
@@ -24,8 +24,8 @@ export function MoneyList({ payments }: MoneyListProps) {
             {payment.holdReason === null ? null : <div>Held: {payment.holdReason}</div>}
             {payment.decision === undefined ? null : (
               <div>
-                {payment.proposedBy} proposes: {DECISIONS[payment.decision].short} {payment.railReference} “
-                {payment.reason}”. {DECISIONS[payment.decision].effect}
+                {payment.proposedBy} proposes: {wordsOfDecision(payment.decision, payment).short}{' '}
+                {payment.railReference} “{payment.reason}”. {wordsOfDecision(payment.decision, payment).effect}
               </div>
             )}
           </div>

@@ -20,10 +20,13 @@ export function listFilterOf(query: Readonly<Record<string, string>>): ListFilte
   }
 }
 
+/** Name of the rail that `symphony start` has by itself. It moves no money. */
+export const SIMULATED = 'simulated'
+
 /** Returns rails with pending payments or a worker; `simulated` if none is known yet. */
 export function knownRails(): readonly string[] {
   const rails = status.value?.rails.map(({ railType }) => railType) ?? []
-  return rails.length === 0 ? ['simulated'] : rails
+  return rails.length === 0 ? [SIMULATED] : rails
 }
 
 export function KindFilter({ kind }: { readonly kind: string | undefined }) {

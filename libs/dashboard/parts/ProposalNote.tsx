@@ -1,24 +1,33 @@
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
-import type { Proposal } from '../../http/index.js'
+import type { OutboxItem, Proposal } from '../../http/index.js'
 import { withdrawProposal } from '../data/api.js'
 import { isMe, hasScope } from '../data/me.js'
 import { ApproveDialog } from './ApproveDialog.js'
-import { DECISIONS } from './decisions.js'
+import { wordsOfDecision } from './decisions.js'
 import { Icon } from './Icon.js'
 import { RelativeTime } from './RelativeTime.js'
 import { Money } from './Money.js'
 import { ReasonDialog } from './ReasonDialog.js'
 
+interface ProposalNoteProps {
+  readonly proposal: Proposal
+  /** Payment of the proposal. @default one that was sent before */
+  readonly item?: OutboxItem
+  readonly onDone: () => void
+}
+
 /** Shows an open proposal about a payment. */
-export function ProposalNote({ proposal, onDone }: { readonly proposal: Proposal; readonly onDone: () => void }) {
+export function ProposalNote({ proposal, item, onDone }: ProposalNoteProps) {
   const { proposalId, decision, railReference } = proposal
   return (
     <OpenProposal
       proposal={proposal}
-      title={DECISIONS[decision].meaning}
+      title={wordsOfDecision(decision, item).meaning}
       stays="The payment stays as it is."
-      approve={(onClose) => <ApproveDialog proposal={proposal} onClose={onClose} onDone={onDone} />}
+      approve={(onClose) => (
+        <ApproveDialog proposal={proposal} words={wordsOfDecision(decision, item)} onClose={onClose} onDone={onDone} />
+      )}
       withdraw={async (reason) => {
         await withdrawProposal(proposalId, reason)
         onDone()

@@ -1,6 +1,6 @@
-import type { Proposal } from '../../http/index.js'
+import type { OutboxItem, Proposal } from '../../http/index.js'
 
-interface DecisionWords {
+export interface DecisionWords {
   readonly meaning: string
   /** Text on a button, after a verb and a colon. */
   readonly short: string
@@ -28,4 +28,18 @@ export const DECISIONS: Readonly<Record<Proposal['decision'], DecisionWords>> = 
     short: 'redrive',
     effect: 'A worker sends the payment again, as a new one. If the rail has paid it already, it pays twice.',
   },
+}
+
+const FIRST_SEND: DecisionWords = {
+  meaning: 'Send it',
+  short: 'send',
+  effect: 'A worker sends the payment to its rail.',
+}
+
+/** Returns the words of a decision. A payment without an attempt is sent for the first time, not again. */
+export function wordsOfDecision(
+  decision: Proposal['decision'],
+  item: Pick<OutboxItem, 'lastAttemptNo'> | undefined,
+): DecisionWords {
+  return decision === 'RETRY' && item?.lastAttemptNo === null ? FIRST_SEND : DECISIONS[decision]
 }

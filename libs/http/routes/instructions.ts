@@ -4,6 +4,7 @@ import { InvalidArgumentError, requiredIdempotencyKey, type Clock } from '../../
 import {
   traceContextFromHeaders,
   enqueueChecked,
+  proposeChecked,
   RailWarnings,
   readAttemptViews,
   readInstructionIds,
@@ -22,6 +23,8 @@ import {
   Instruction,
   InstructionBatch,
   InstructionView,
+  ProposedInstruction,
+  ProposedPayment,
   type Accepted as AcceptedAnswer,
 } from '../shapes/instructions.js'
 import { ATTEMPT_EXAMPLE, EXAMPLE, ITEM_EXAMPLE } from './examples.js'
@@ -137,6 +140,54 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
           items: instructions.flatMap((one, index) => (items[index] ? [acceptedOf(one, items[index])] : [])),
           ...(await warningsOf(instructions, items)),
         }
+      },
+    }),
+    route({
+      method: 'POST',
+      path: '/v1/instructions/propose',
+      tag: 'instructions',
+      summary: 'Accepts one payment that a person entered. It is held until another person approves its proposal.',
+      access: 'ingest',
+      participants: 'filtered',
+      headers: Type.Object({ 'idempotency-key': Id }),
+      body: ProposedInstruction,
+      invalid: 'INVALID_INSTRUCTION',
+      answers: {
+        201: { description: 'The payment is committed, held and proposed.', schema: ProposedPayment },
+        200: {
+          description: 'The same payment was accepted before; this is its current state.',
+          schema: ProposedPayment,
+        },
+      },
+      problems: [
+        'IDEMPOTENCY_KEY_MISSING',
+        'IDEMPOTENCY_CONFLICT',
+        'KEY_REUSED',
+        'NOT_REPLACEABLE',
+        'INVALID_INSTRUCTION',
+        'PARTICIPANT_REFUSED',
+        ...PROTECTED,
+      ],
+      example: {
+        headers: { 'idempotency-key': 'rent-2026-11' },
+        body: { ...BODY_EXAMPLE, instructionId: 'rent-2026-11', reason: 'the rent of November' },
+        status: 201,
+        answer: {
+          ...ACCEPTED_EXAMPLE,
+          instructionId: 'rent-2026-11',
+          outboxId: EXAMPLE.heldId,
+          state: 'PENDING',
+          created: true,
+          proposalId: EXAMPLE.proposalId,
+        },
+      },
+      handle: async ({ identity, body: { reason, ...body }, request, reply }) => {
+        const instruction = toInstruction(body, { idempotencyKey: requiredKey(request), trace: {} })
+        requireParticipant(identity, instruction.participantId)
+        const { keyScope } = identity
+        const item = await proposeChecked(roles.ingestFor(identity), instruction, reason, checks, { keyScope })
+        void reply.code(item.created ? 201 : 200)
+        return { ...acceptedOf(instruction, item), proposalId: item.proposalId }
       },
     }),
     route({

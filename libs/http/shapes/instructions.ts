@@ -1,5 +1,5 @@
 import { Type, type Static } from '#typebox'
-import { Id, JsonObjectShape, oneOf, shape, Timestamp, Uuid, WholeNumber } from './common.js'
+import { Id, JsonObjectShape, nullable, oneOf, shape, Timestamp, Uuid, WholeNumber } from './common.js'
 import { InstructionItem } from './outbox.js'
 
 const instructionFields = {
@@ -63,6 +63,23 @@ export type Accepted = Static<typeof Accepted>
 /** Items in the order given, and one warning per rail. */
 export const AcceptedBatch = shape({ items: Type.Array(shape(acceptedFields)), warnings: Warnings })
 export type AcceptedBatch = Static<typeof AcceptedBatch>
+
+/** Body of POST /v1/instructions/propose. */
+export const ProposedInstruction = shape({
+  instructionId: instructionFields.instructionId,
+  participantId: Id,
+  railType: Id,
+  payload: JsonObjectShape,
+  replaces: instructionFields.replaces,
+  reason: Type.String({ minLength: 1, maxLength: 1_000, description: 'why the payment is needed, for the approver' }),
+})
+export type ProposedInstruction = Static<typeof ProposedInstruction>
+
+export const ProposedPayment = shape({
+  ...acceptedFields,
+  proposalId: nullable({ ...Uuid, description: 'open proposal; null if it was decided before' }),
+})
+export type ProposedPayment = Static<typeof ProposedPayment>
 
 /** All items of one instruction, newest first. */
 export const InstructionView = shape({ instructionId: Id, items: Type.Array(InstructionItem) })

@@ -240,7 +240,7 @@ $$;
 COMMENT ON FUNCTION lock_open_outbox_proposal(uuid) IS 'Internal: locks an open proposal, or raises 22023 or P7006.';
 
 -- Locks a held item for a decision, and returns whether even a RETRY needs two people: the outcome is unknown, or a
--- limit asks for two approvals.
+-- hold asks for two approvals.
 CREATE OR REPLACE FUNCTION lock_held_outbox_item(p_outbox_id uuid, p_actor text, p_decision text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -276,7 +276,7 @@ BEGIN
       USING ERRCODE = 'P7006',
         HINT = 'Sending it could pay twice. To end it without sending, two people decide FAILED.';
   END IF;
-  RETURN v_item.outcome_unknown OR COALESCE(outbox_limit_hold(p_outbox_id) -> 'approvals' = '2', false);
+  RETURN v_item.outcome_unknown OR COALESCE(outbox_hold_placed(p_outbox_id) -> 'approvals' = '2', false);
 END
 $$;
 COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks a held item, or raises P7001 or P7006.';

@@ -356,20 +356,15 @@ $$;
 COMMENT ON FUNCTION count_outbox_limit(outbox_limits, numeric, boolean, timestamptz) IS
   'Internal: adds to the usage of a limit with a window, and marks an excess.';
 
--- Returns the detail of the hold if a limit placed it.
-CREATE OR REPLACE FUNCTION outbox_limit_hold(p_outbox_id uuid) RETURNS jsonb
+CREATE OR REPLACE FUNCTION outbox_hold_placed(p_outbox_id uuid) RETURNS jsonb
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: lookup
-  SELECT h.detail
-  FROM (
-    SELECT e.detail FROM payment_outbox_events e
-    WHERE e.outbox_id = p_outbox_id AND e.event_type = 'HOLD_PLACED' ORDER BY e.event_no DESC LIMIT 1
-  ) h
-  WHERE h.detail ? 'limit'
+  SELECT e.detail FROM payment_outbox_events e
+  WHERE e.outbox_id = p_outbox_id AND e.event_type = 'HOLD_PLACED' ORDER BY e.event_no DESC LIMIT 1
 $$;
-COMMENT ON FUNCTION outbox_limit_hold(uuid) IS
-  'Internal: returns the detail of an item''s latest hold if a limit placed it, else null.';
+COMMENT ON FUNCTION outbox_hold_placed(uuid) IS
+  'Internal: returns the detail of an item''s latest hold, with `limit` if a limit placed it; null without a hold.';
 
 -- A released payment was not counted at enqueue. It counts now and is not checked again, because a person has decided.
 CREATE OR REPLACE FUNCTION count_released_outbox_item(p_outbox_id uuid) RETURNS void
@@ -378,7 +373,7 @@ AS $$
 -- Planner: lookup
 #variable_conflict use_column
 BEGIN
-  IF outbox_limit_hold(p_outbox_id) IS NULL THEN
+  IF NOT COALESCE(outbox_hold_placed(p_outbox_id) ? 'limit', false) THEN
     RETURN;
   END IF;
   PERFORM count_outbox_limit(l, CASE l.kind WHEN 'count' THEN 1 ELSE payload_amount(p.payload) END, false,

@@ -82,6 +82,12 @@ export function decidingSteps(tools) {
       const redrive = await outbox.redriveOutboxItem(as('control'), outboxId, 'it was none')
       await asSecondPerson((control) => outbox.approveOutboxProposal(control, redrive.proposalId))
     },
+    'a payment by two people': async () => {
+      const payment = buildPayment()
+      const item = await outbox.proposeChecked(as('ingest'), payment, 'entered by hand', checks('resend'))
+      await asSecondPerson((control) => outbox.approveOutboxProposal(control, item.proposalId))
+      await outbox.proposePaymentOutbox(as('ingest'), payment, 'entered by hand')
+    },
     'a limit by two people': async () => {
       const name = randomUUID()
       const rule = { kind: 'count', limit: '10', railType: 'drill', windowSeconds: 60 }

@@ -2,8 +2,10 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { navigate, pathTo } from '../../app/router.js'
 import { enqueuePayment } from '../../data/api.js'
 import { boundTo } from '../../data/me.js'
+import { SIMULATED } from '../../parts/PaymentFilters.js'
 import { ActionForm } from '../../parts/ActionForm.js'
 import { formText } from '../../parts/formText.js'
+import { ReasonField } from '../../parts/ReasonDialog.js'
 
 interface EnqueueFormProps {
   readonly rails: readonly string[]
@@ -14,26 +16,24 @@ interface EnqueueFormProps {
 type Draft = Parameters<typeof enqueuePayment>[0] & { readonly payload: DraftPayload }
 type DraftPayload = Readonly<Record<'amount' | 'currency' | 'destination', string>>
 
-/** Name of the rail that `symphony start` has by itself. It moves no money. */
-export const SIMULATED = 'simulated'
-
 /**
- * Enqueues a payment with the same request as any client. Only the simulated rail has example values. For other rails
- * the person enters everything, the instruction id included, and confirms.
+ * Enqueues a payment. Only the simulated rail has example values. For other rails the person enters everything, the
+ * instruction id included, and confirms; another person must approve the payment.
  */
 export function EnqueueForm({ rails, onAccepted = (id) => navigate(pathTo(['payments', id])) }: EnqueueFormProps) {
   const [rail, setRail] = useState(rails[0] ?? SIMULATED)
   const [draft, setDraft] = useState<Draft | null>(null)
-  const enqueue = async (instruction: Draft) => {
-    const { outboxId, instructionId, warnings = [] } = await enqueuePayment(instruction)
+  const enqueue = async ({ payload, ...fields }: Draft, reason: string | null) => {
+    const { outboxId, instructionId, warnings = [] } = await enqueuePayment(fields, JSON.stringify(payload), reason)
     onAccepted(outboxId)
+    if (reason !== null) return `${instructionId} is proposed. Another person must approve it.`
     const next = warnings.map(({ message }) => message).join(' ') || 'A worker takes it from here.'
     return `${instructionId} is committed. ${next}`
   }
   const isSimulated = rail === SIMULATED
   const submit = async (form: FormData) => {
     const instruction = instructionIn(form)
-    if (isSimulated) return enqueue(instruction)
+    if (isSimulated) return enqueue(instruction, null)
     setDraft(instruction)
     return ''
   }
@@ -59,7 +59,13 @@ export function EnqueueForm({ rails, onAccepted = (id) => navigate(pathTo(['paym
           <Fields key={String(isSimulated)} isSimulated={isSimulated} />
         </ActionForm>
       </div>
-      {draft === null ? null : <Confirmation draft={draft} act={() => enqueue(draft)} onBack={() => setDraft(null)} />}
+      {draft === null ? null : (
+        <Confirmation
+          draft={draft}
+          act={(form) => enqueue(draft, formText(form, 'reason'))}
+          onBack={() => setDraft(null)}
+        />
+      )}
     </>
   )
 }
@@ -88,7 +94,7 @@ function Fields({ isSimulated }: { readonly isSimulated: boolean }) {
 
 interface ConfirmationProps {
   readonly draft: Draft
-  readonly act: () => Promise<string>
+  readonly act: (form: FormData) => Promise<string>
   readonly onBack: () => void
 }
 
@@ -103,9 +109,10 @@ function Confirmation({ draft, act, onBack }: ConfirmationProps) {
     </button>
   )
   return (
-    <ActionForm action="Enqueue this payment" act={act} beside={change}>
+    <ActionForm action="Propose this payment" act={act} beside={change}>
       <p id="enqueue-warning">
-        <strong>This is not a simulation.</strong> A worker sends the payment to the rail {railType} as soon as it can.
+        <strong>This is not a simulation.</strong> When another person has approved the payment, a worker sends it to
+        the rail {railType}.
       </p>
       <dl class="facts">
         <dt>Amount</dt>
@@ -123,6 +130,7 @@ function Confirmation({ draft, act, onBack }: ConfirmationProps) {
         <dt>Instruction</dt>
         <dd>{instructionId}</dd>
       </dl>
+      <ReasonField />
     </ActionForm>
   )
 }

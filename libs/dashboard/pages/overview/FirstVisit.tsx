@@ -5,7 +5,8 @@ import { readToken } from '../../data/session.js'
 import { shellQuoted } from '../../data/shellQuoted.js'
 import { Panel } from '../../parts/Panel.js'
 import { Skeleton } from '../../parts/Skeleton.js'
-import { EnqueueForm, SIMULATED } from './EnqueueForm.js'
+import { SIMULATED } from '../../parts/PaymentFilters.js'
+import { EnqueueForm } from '../payment/dialogs.js'
 
 export function FirstVisit({
   rails,

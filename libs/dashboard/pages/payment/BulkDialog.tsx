@@ -2,7 +2,7 @@ import type { OutboxItem, Proposal } from '../../../http/index.js'
 import { approveProposal, cancelPayment, placeHold, redrive, resolveHold } from '../../data/api.js'
 import { plural } from '../../data/format.js'
 import { BulkActionDialog } from '../../parts/BulkActionDialog.js'
-import { DECISIONS } from '../../parts/decisions.js'
+import { wordsOfDecision } from '../../parts/decisions.js'
 import { formText } from '../../parts/formText.js'
 import { MoneyList } from '../../parts/MoneyList.js'
 import { ResolveDialog } from './actions.js'
@@ -108,9 +108,7 @@ export function BulkDialog({ action, rows, leftOut, onClose, onDone }: BulkDialo
 }
 
 /** Returns a text such as `3 × redrive, 1 × it was not paid`. */
-function wordsOf(proposals: readonly Proposal[]): string {
-  const decisions = [...new Set(proposals.map(({ decision }) => decision))]
-  return decisions
-    .map((decision) => `${proposals.filter((one) => one.decision === decision).length} × ${DECISIONS[decision].short}`)
-    .join(', ')
+function wordsOf(proposals: readonly (OutboxItem & Proposal)[]): string {
+  const all = proposals.map((one) => wordsOfDecision(one.decision, one).short)
+  return [...new Set(all)].map((short) => `${all.filter((one) => one === short).length} × ${short}`).join(', ')
 }

@@ -149,7 +149,7 @@ function PayloadPanel({ proof }: { readonly proof: Proof }) {
 }
 
 /** Returns the stored text with line breaks. Does not parse it, because large numbers would lose digits. */
-function indented(payload: string): string {
+export function indented(payload: string): string {
   let depth = 0
   let inText = false
   let out = ''

@@ -1,7 +1,7 @@
 import type { OutboxItem, Proposal } from '../../../http/index.js'
 import { hasScope, isMe } from '../../data/me.js'
 
-export type ItemAction = 'cancel' | 'hold' | 'redrive' | 'resolve' | 'return'
+export type ItemAction = 'cancel' | 'hold' | 'redrive' | 'replace' | 'resolve' | 'return'
 export type BulkAction = 'approve' | 'cancel' | 'hold' | 'redrive' | 'release' | 'resolve'
 
 /** Returns the actions that the state of a payment allows. The server checks each action again. */
@@ -10,10 +10,26 @@ export function actionsFor(item: OutboxItem, hasOpenProposal: boolean): readonly
   if (state === 'DISPATCHED') return hasScope('operate') && !item.isMessage ? ['return'] : []
   if (lastAttemptAction === 'cancelled') return []
   const isDecidable = hasScope('operate') && !hasOpenProposal
-  if (state === 'FAILED') return isDecidable ? ['redrive'] : []
+  if (state === 'FAILED') {
+    const replace = hasScope('ingest') && !item.isMessage && !hasOpenProposal ? (['replace'] as const) : []
+    return isDecidable && !hasBadPayload(item) ? ['redrive', ...replace] : replace
+  }
   const decision = isDecidable ? [holdReason === null ? ('hold' as const) : ('resolve' as const)] : []
   const isCancellable = claimedBy === null && !outcomeUnknown && (hasScope('ingest') || hasScope('operate'))
   return isCancellable ? [...decision, 'cancel'] : decision
+}
+
+/** Codes with which a worker refuses a payload before it calls the rail. A redrive would be refused again. */
+const PAYLOAD_CODES = new Set([
+  'CARD_NUMBER_REFUSED',
+  'INVALID_AMOUNT',
+  'INVALID_CURRENCY',
+  'INVALID_DESTINATION',
+  'INVALID_PAYLOAD',
+])
+
+function hasBadPayload({ lastErrorCode }: OutboxItem): boolean {
+  return lastErrorCode !== null && PAYLOAD_CODES.has(lastErrorCode)
 }
 
 /** Payment of a list. `redrivenAs` and the proposal are absent where the list does not know them. */
@@ -26,7 +42,7 @@ export interface SelectableRow {
 /** Returns the bulk actions for a row. One person can release a hold whose outcome is known. */
 export function bulkActionsFor({ item, proposal = null, redrivenAs = [] }: SelectableRow): readonly BulkAction[] {
   const actions = actionsFor(item, proposal !== null).flatMap((action): readonly BulkAction[] => {
-    if (action === 'return' || (action === 'redrive' && redrivenAs.length > 0)) return []
+    if (action === 'return' || action === 'replace' || (action === 'redrive' && redrivenAs.length > 0)) return []
     return action === 'resolve' && !item.outcomeUnknown ? ['release', 'resolve'] : [action]
   })
   const isApprovable = proposal !== null && hasScope('operate') && !isMe(proposal.proposedBy)

@@ -1,0 +1,45 @@
+-- Payments that a person enters: the item is held from the start, and a worker may claim it only after another person
+-- has approved the proposal.
+
+CREATE OR REPLACE FUNCTION propose_payment_outbox(
+  p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb,
+  p_reason text, p_key_scope text DEFAULT NULL, p_replaces uuid DEFAULT NULL
+) RETURNS TABLE (outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean,
+  proposal_id uuid)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: lookup
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor('{ingest}');
+  v_item record;
+  v_reason text;
+  v_held_at timestamptz;
+  v_proposal_id uuid;
+BEGIN
+  PERFORM require_read_committed();
+  PERFORM check_text('p_reason', p_reason, 1000);
+  SELECT * INTO v_item FROM enqueue_payment_outbox(p_instruction_id, p_participant_id, p_idempotency_key, p_rail_type,
+    p_payload, p_key_scope => p_key_scope, p_replaces => p_replaces);
+  IF v_item.created THEN
+    -- A limit may have held the item already. Its reason stays, and so does its name in the detail of the hold: the
+    -- release then counts for the limit.
+    UPDATE payment_outbox_pending p
+    SET hold_reason = COALESCE(p.hold_reason, 'PAYMENT_APPROVAL'), held_by = v_actor, held_at = clock_timestamp()
+    WHERE p.outbox_id = v_item.outbox_id
+    RETURNING p.hold_reason, p.held_at INTO v_reason, v_held_at;
+    PERFORM append_outbox_events('HOLD_PLACED', v_actor, ARRAY[v_item.outbox_id], ARRAY[
+      COALESCE(outbox_hold_placed(v_item.outbox_id), '{}') || outbox_hold_detail(v_reason, v_held_at)
+        || '{"approvals": 2}']);
+    v_proposal_id := propose_outbox_decision(v_item.outbox_id, 'RETRY', p_reason, NULL, v_actor);
+  ELSE
+    SELECT q.proposal_id INTO v_proposal_id FROM payment_outbox_proposals q
+    WHERE q.outbox_id = v_item.outbox_id AND q.status = 'OPEN';
+  END IF;
+  RETURN QUERY SELECT v_item.outbox_id, v_item.sequence_id, v_item.created_at, v_item.state, v_item.created,
+    v_proposal_id;
+END
+$$;
+COMMENT ON FUNCTION propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid) IS
+  'Enqueues a payment that is held until a second person approves it. A repeat returns the first item, and its open '
+  'proposal or null.';
