@@ -6,6 +6,7 @@ import { launchBrowser } from '../support/browser.js'
 import { spawnSymphony } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { visit } from '../support/dashboardFixture.js'
+import { findLayoutDefects } from '../support/dashboardPages.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 let browser: Browser
@@ -37,15 +38,18 @@ async function start(): Promise<string> {
 
 test('a newcomer opens the printed address, enqueues, watches and verifies a payment', async () => {
   const address = await start()
-  const { page, browserErrors } = await visit(browser, address)
+  const open = await visit(browser, address)
+  const { page, browserErrors, goTo } = open
 
-  await page.getByRole('heading', { name: 'Nothing was enqueued yet' }).waitFor()
-  expect(await page.locator('.story').innerText()).toMatch(/carries payments from your database to a payment rail/)
+  await page.getByRole('heading', { name: 'No payments yet' }).waitFor()
+  expect(await page.locator('.story').innerText()).toMatch(/sends payments from your database to a payment rail/)
   expect(await page.locator('pre').innerText()).toMatch(/^curl -sS http:\/\/127\.0\.0\.1:\d+\/v1\/instructions/)
   // The page removes the token from the address bar, and a reload keeps the session.
   expect(page.url()).not.toContain('token')
   await page.reload()
-  await page.getByRole('heading', { name: 'Nothing was enqueued yet' }).waitFor()
+  await page.getByRole('heading', { name: 'No payments yet' }).waitFor()
+  expect(await findLayoutDefects(open, '')).toEqual([])
+  await goTo('')
 
   await page.getByLabel('Amount').fill('19.99')
   await page.getByRole('button', { name: 'Enqueue the payment' }).click()
@@ -58,8 +62,10 @@ test('a newcomer opens the printed address, enqueues, watches and verifies a pay
   await page.getByRole('button', { name: 'Show the payload' }).click()
   expect(await page.getByRole('region', { name: 'Payload' }).locator('pre').innerText()).toContain('"19.99"')
 
+  expect(await findLayoutDefects(open, page.url().split('/').at(-1) ?? '')).toEqual([])
+
   // The overview is no longer empty and counts the payment.
-  await page.getByRole('link', { name: 'Overview' }).first().click()
+  await goTo('')
   await expect
     .poll(() => page.locator('.figure', { hasText: 'Dispatched' }).locator('.figure-value').innerText())
     .toBe('1')

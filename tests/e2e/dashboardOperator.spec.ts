@@ -602,7 +602,7 @@ describe('dispatch', () => {
     const { participantId } = await enqueue(fixture.db)
     const { page, goTo } = olga
     await goTo('dispatch')
-    await page.getByRole('button', { name: 'Pause something' }).click()
+    await page.getByRole('button', { name: 'New pause' }).click()
     await page.getByLabel('All of its payments').check()
     await page.getByLabel('Id of the participant').fill(participantId)
     await giveReason(page, 'Pause it', 'under review')
@@ -624,7 +624,7 @@ test('a pause of everything shows a banner on every page, without a link for a r
   const { railType } = await enqueue(fixture.db)
   const { page, goTo } = olga
   await goTo('dispatch')
-  await page.getByRole('button', { name: 'Pause something' }).click()
+  await page.getByRole('button', { name: 'New pause' }).click()
   const dialog = page.getByRole('dialog')
   await dialog.getByRole('radio', { name: /^Everything/ }).check()
   await dialog.getByLabel('Reason').fill('the bank reports double bookings')
@@ -845,8 +845,8 @@ test('a statement is compared without storing, then stored; a person closes its 
   await dialog.getByRole('button', { name: 'Store the result' }).click()
   await dialog.waitFor({ state: 'detached' })
   const finding = page.getByRole('listitem').filter({ hasText: instructionId })
-  expect(await finding.getByRole('group', { name: 'Our ledger says' }).innerText()).toContain('12.50 EUR')
-  expect(await finding.getByRole('group', { name: 'The bank says' }).innerText()).toMatch(/12\.05 EUR[^]*BK-1/)
+  expect(await finding.getByRole('group', { name: 'Ledger' }).innerText()).toContain('12.50 EUR')
+  expect(await finding.getByRole('group', { name: 'Bank statement' }).innerText()).toMatch(/12\.05 EUR[^]*BK-1/)
   expect(await finding.locator('mark').allInnerTexts()).toEqual(['12.50 EUR', '12.05 EUR'])
   await finding.getByRole('link', { name: instructionId }).click()
   await page.getByRole('region', { name: 'Bank', exact: true }).getByText('Amount differs').waitFor()

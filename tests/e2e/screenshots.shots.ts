@@ -59,7 +59,7 @@ test('each page is photographed in each look', async () => {
   const token = await busy.tokenOf('pavel')
   for (const { name: variant, ...options } of DASHBOARD_VARIANTS) {
     const first = await empty.open(undefined, options)
-    await first.page.getByText('Nothing was enqueued yet').waitFor()
+    await first.page.getByText('No payments yet').waitFor()
     await first.page.screenshot({ path: `${folder}first-${variant}.png` })
     await first.page.context().close()
     const { page, goTo, browserErrors } = await busy.open(token, options)

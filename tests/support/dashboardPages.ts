@@ -1,3 +1,6 @@
+import type { Page } from 'playwright-core'
+import type { OpenPage } from './dashboardFixture.js'
+
 /** A dashboard page for tests and documentation. */
 export interface DashboardPage {
   /** Name in screenshots: `overview-desktop.png`. */
@@ -30,3 +33,49 @@ export const DASHBOARD_VARIANTS = [
   { name: 'dark', viewport: { width: 1200, height: 750 }, colorScheme: 'dark' },
   { name: 'phone', viewport: { width: 390, height: 844 }, colorScheme: 'light', hasTouch: true, isMobile: true },
 ] as const
+
+/** Screens on which every page must fit. */
+const SCREENS = [
+  { width: 390, height: 844 },
+  { width: 1024, height: 768 },
+  { width: 1440, height: 900 },
+]
+
+/** Returns each page that does not fit a screen, in both colour schemes, as "page width scheme: defect". */
+export async function findLayoutDefects({ page, goTo }: OpenPage, payment: string): Promise<string[]> {
+  const defects: string[] = []
+  for (const { name, path } of DASHBOARD_PAGES) {
+    if (name === 'payment' && payment === '') continue
+    await goTo(path(payment))
+    for (const screen of SCREENS) {
+      await page.setViewportSize(screen)
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await page.emulateMedia({ colorScheme })
+        const found = await findDefects(page)
+        defects.push(...found.map((defect) => `${name} ${screen.width} ${colorScheme}: ${defect}`))
+      }
+    }
+  }
+  return defects
+}
+
+/**
+ * Finds a page wider than the screen, tables and lists with columns beyond their right edge (free text must wrap
+ * instead), and lists that scroll beside a page that scrolls. Waits two frames, so that the layout has followed the
+ * screen.
+ */
+async function findDefects(page: Page): Promise<string[]> {
+  return page.evaluate(`new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => {
+    const { scrollWidth, scrollHeight } = document.documentElement
+    const isTaller = scrollHeight > innerHeight
+    const all = [...document.querySelectorAll('body *')]
+    const scrolls = ({ scrollHeight, clientHeight }) => scrollHeight > clientHeight + 1
+    const scrollers = all.filter((one) => scrolls(one) && /auto|scroll/.test(getComputedStyle(one).overflowY))
+    const cutOff = [...document.querySelectorAll('.table-wrap, .vlist-head')].filter((one) => one.scrollWidth > one.clientWidth)
+    resolve([
+      ...(scrollWidth > innerWidth ? [scrollWidth - innerWidth + ' pixels wider than the screen'] : []),
+      ...(isTaller ? scrollers.map((one) => 'second scroll bar: ' + one.className) : []),
+      ...cutOff.map((one) => 'cut off: ' + one.closest('[aria-label]').getAttribute('aria-label')),
+    ])
+  })))`)
+}

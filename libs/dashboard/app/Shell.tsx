@@ -62,7 +62,7 @@ function AllPaused() {
       <Icon name="warning" />
       <div>
         <p>
-          <strong>Everything is paused: no payment and no message is sent.</strong> {pause.reason}{' '}
+          <strong>Everything is paused: no payment and no message is sent.</strong> <bdi>{pause.reason}</bdi>{' '}
           <span class="quiet">by {pause.pausedBy}</span>{' '}
           {hasScope('operate') ? <a href={pathTo(['dispatch'])}>Resume</a> : null}
         </p>

@@ -14,7 +14,7 @@ export function ShortcutsDialog() {
         <Key keys={['j', 'k']} does="Next and previous row of a list" />
         <Key keys={['x']} does="Select the row" />
         <Key keys={['t']} does="Light or dark" />
-        <Key keys={['?']} does="This page" />
+        <Key keys={['?']} does="Shortcuts" />
         <Key keys={['Esc']} does="Close, or leave a field" />
       </dl>
     </Dialog>

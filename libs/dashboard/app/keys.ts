@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals'
 import { whenQuiet } from '../data/clock.js'
 import { moveInList } from '../parts/VirtualList.js'
-import { NAV_ITEMS } from './navItems.js'
+import { visibleNavItems } from './navItems.js'
 import { navigate, pathTo, route } from './router.js'
 import { toggleTheme } from './theme.js'
 
@@ -20,12 +20,17 @@ export function startKeys(): void {
 function onKey(event: KeyboardEvent): void {
   // A focused list has already handled the key.
   if (event.defaultPrevented) return
-  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return
+  if (event.ctrlKey || event.metaKey || event.altKey) return
   // An open dialog gets all keys. The browser closes it on Escape.
   if (document.querySelector('dialog[open]') !== null) return
+  if (isTyping(event.target)) {
+    // Leaves the field, so that letters are shortcuts again.
+    if (event.key === 'Escape') event.target.blur()
+    return
+  }
   if (awaitsPage) {
     awaitsPage = false
-    const item = NAV_ITEMS.find(({ key }) => key === event.key)
+    const item = visibleNavItems().find(({ key }) => key === event.key)
     if (item === undefined) return
     event.preventDefault()
     return navigate(pathTo(item.path === '' ? [] : [item.path]))
@@ -49,9 +54,9 @@ const ACTIONS: Readonly<Record<string, () => void>> = {
   x: selectRow,
 }
 
-/** Moves in the list of this page, even if it does not have the focus, e.g. after `g p`. */
+/** Moves in the list or the tables of this page, even if none has the focus, e.g. after `g p`. */
 function moveInPage(step: number): void {
-  const list = document.querySelector('.vlist-scroll')
+  const list = document.querySelector('.vlist-scroll') ?? document.querySelector('main')
   if (list !== null) moveInList(list, step)
 }
 
@@ -74,14 +79,9 @@ function focusSearch(): void {
 /** True after a request to search, until the page with the search field is shown. */
 export const wantsSearch = signal(false)
 
-function isTyping(target: EventTarget | null): boolean {
+function isTyping(target: EventTarget | null): target is HTMLElement {
   if (target instanceof HTMLInputElement && target.type === 'checkbox') return false
   return target instanceof HTMLElement && /^(?:INPUT|TEXTAREA|SELECT)$/.test(target.tagName)
-}
-
-/** Leaves a field on Escape, so that letters are shortcuts again. */
-export function leaveField(event: KeyboardEvent): void {
-  if (event.key === 'Escape' && event.currentTarget instanceof HTMLElement) event.currentTarget.blur()
 }
 
 export function currentPage(): string {

@@ -60,9 +60,9 @@ const CLOCK = new Intl.DateTimeFormat('en-GB', {
   second: '2-digit',
 })
 
-/** Returns the time of day, with the date if it is older than 20 hours. */
+/** Returns the time of day, with the date if it is more than 20 hours away. */
 export function dayAndTime(iso: string, nowMs: number): string {
-  const isRecent = nowMs - Date.parse(iso) < 20 * 3_600_000
+  const isRecent = Math.abs(nowMs - Date.parse(iso)) < 20 * 3_600_000
   return isRecent ? clockTime(iso) : `${DAY.format(new Date(iso))} ${clockTime(iso)}`
 }
 
@@ -74,7 +74,7 @@ export function shortId(id: string): string {
 }
 
 export function share(part: number, whole: number): string {
-  if (whole === 0 || part === whole) return whole === 0 ? '0 %' : '100 %'
+  if (whole === 0 || part === whole) return whole === 0 ? '–' : '100 %'
   // Truncated, not rounded: 99.98 % must not be shown as 100 %.
   return `${(Math.floor((1_000 * part) / whole) / 10).toFixed(1)} %`
 }

@@ -91,7 +91,7 @@ function HoldRow({ hold: { item, proposal }, selection, onChoose, onDone }: Hold
     <tr>
       <PaymentCells item={item} selection={selection} />
       <td data-label="Held because" class="text">
-        {item.holdReason} <span class="quiet">by {item.heldBy}</span>
+        <bdi>{item.holdReason}</bdi> <span class="quiet">by {item.heldBy}</span>
         {item.outcomeUnknown ? (
           <div>
             <StateTag state="OUTCOME_UNKNOWN" />

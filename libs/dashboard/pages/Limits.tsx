@@ -9,6 +9,7 @@ import { Dialog } from '../parts/Dialog.js'
 import { Empty } from '../parts/Empty.js'
 import { formText } from '../parts/formText.js'
 import { Icon } from '../parts/Icon.js'
+import { grouped } from '../parts/Money.js'
 import { KindChoices } from '../parts/KindChoices.js'
 import { Panel } from '../parts/Panel.js'
 import { OpenProposal } from '../parts/ProposalNote.js'
@@ -287,10 +288,10 @@ function ruleText({ kind, limit, currency, windowSeconds, approvals }: Rule): st
   if (kind === 'approval') {
     return `above ${moneyText(limit, currency)}: ${approvals === 2 ? 'two people release' : 'one person releases'} it`
   }
-  const what = kind === 'count' ? `${limit} payments` : moneyText(limit, currency)
+  const what = kind === 'count' ? `${grouped(limit)} payments` : moneyText(limit, currency)
   return `at most ${what} per ${duration(windowSeconds ?? 0)}`
 }
 
 function moneyText(amount: string, currency: string | null): string {
-  return currency === null ? amount : `${amount} ${currency}`
+  return currency === null ? grouped(amount) : `${grouped(amount)} ${currency}`
 }

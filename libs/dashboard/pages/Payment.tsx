@@ -179,7 +179,7 @@ function Facts({ item, redrivenAs, replacedBy }: Pick<Timeline, 'item' | 'redriv
           <>
             <dt>Held because</dt>
             <dd>
-              {item.holdReason} <span class="quiet">by {item.heldBy}</span>
+              <bdi>{item.holdReason}</bdi> <span class="quiet">by {item.heldBy}</span>
               <FreezeNote freeze={item.freeze} />
             </dd>
           </>
@@ -206,7 +206,7 @@ function Facts({ item, redrivenAs, replacedBy }: Pick<Timeline, 'item' | 'redriv
           <>
             <dt>Returned</dt>
             <dd>
-              {item.returnedAmount} {item.currency}
+              <Amount of={{ amount: item.returnedAmount, currency: item.currency }} />
             </dd>
           </>
         )}

@@ -1,6 +1,6 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { OutboxItem } from '../../http/index.js'
-import { wantsSearch, leaveField } from '../app/keys.js'
+import { wantsSearch } from '../app/keys.js'
 import { pathTo, route, setQuery } from '../app/router.js'
 import { countPayments, listPayments, type PaymentFilter } from '../data/api.js'
 import { count, plural } from '../data/format.js'
@@ -200,7 +200,6 @@ function Filters({ filter }: { readonly filter: Filter }) {
           aria-label="Search payments by id, instruction, key or rail reference"
           placeholder="Search an id, instruction or reference"
           defaultValue={filter.q ?? ''}
-          onKeyDown={leaveField}
           onInput={({ currentTarget }) => filterSoon({ q: currentTarget.value.trim() })}
         />
       </div>
@@ -299,8 +298,9 @@ const cellsOf = (selection: Selection) => (item: OutboxItem) => {
       </a>
     </>,
     <span key="state">
-      <StateTag state={state} /> {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" short="Unknown" /> : null}
-      {item.returned ? <StateTag state={RETURNED} /> : null}
+      {/* Only a dispatched payment is returned. Both tags would not fit. */}
+      <StateTag state={item.returned ? RETURNED : state} />{' '}
+      {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" short="Unknown" /> : null}
     </span>,
     <span key="amount">
       <Amount of={item} /> <Destination of={item} />

@@ -54,7 +54,9 @@ export function ApproveDialog({ proposal, words, onClose, onDone }: ApproveDialo
             </>
           )}
           <dt>Reason</dt>
-          <dd>“{reason}”</dd>
+          <dd>
+            “<bdi>{reason}</bdi>”
+          </dd>
           <dt>Proposed by</dt>
           <dd>{proposedBy}</dd>
         </dl>

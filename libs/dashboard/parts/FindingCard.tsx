@@ -38,7 +38,7 @@ export function FindingCard({ finding, action }: { readonly finding: Finding; re
       <FindingSides finding={finding} />
       {closed === null ? null : (
         <p>
-          Closed by {closed.by} <RelativeTime at={closed.at} />: “{closed.reason}”
+          Closed by {closed.by} <RelativeTime at={closed.at} />: “<bdi>{closed.reason}</bdi>”
         </p>
       )}
     </li>
@@ -69,11 +69,11 @@ export const KINDS: Readonly<Record<Finding['kind'], KindText>> = {
   },
   paid_not_recorded: {
     word: 'Paid, not recorded',
-    advice: 'The bank paid it, and our ledger does not say so. Do not send it again.',
+    advice: 'The bank paid it, but the ledger does not record it as dispatched. Do not send it again.',
   },
   recorded_not_paid: {
     word: 'Recorded, not paid',
-    advice: 'Our ledger says dispatched, and no statement shows the payment. Ask the bank.',
+    advice: 'The ledger records it as dispatched, but no statement shows it. Ask the bank.',
   },
   amount_differs: { word: 'Amount differs', advice: 'The bank booked another amount or currency than we sent.' },
   reversed: { word: 'Reversed', advice: 'The bank returned the money.' },

@@ -11,12 +11,12 @@ export function FindingSides({ finding }: { readonly finding: Sides }) {
   const { payment, entries } = finding
   return (
     <div class="sides">
-      <div class="side-box" role="group" aria-label="Our ledger says">
-        <h4>Our ledger says</h4>
+      <div class="side-box" role="group" aria-label="Ledger">
+        <h4>Ledger</h4>
         {payment === null ? <Marked is>No payment</Marked> : <LedgerSide kind={finding.kind} payment={payment} />}
       </div>
-      <div class="side-box" role="group" aria-label="The bank says">
-        <h4>The bank says</h4>
+      <div class="side-box" role="group" aria-label="Bank statement">
+        <h4>Bank statement</h4>
         {entries.length > 0 ? null : finding.kind === 'unknown_entry' ? (
           <span class="quiet">Shown with a token of the scope audit.</span>
         ) : (

@@ -7,7 +7,7 @@ export function FreezeNote({ freeze }: { readonly freeze: OutboxItem['freeze'] }
   return (
     <div class="quiet">
       Unknown since <a href={pathTo(['dispatch'])}>dispatch was frozen</a> in epoch {freeze.epochNo},{' '}
-      <code>{freeze.cause}</code>, <RelativeTime at={freeze.frozenAt} />: {freeze.reason}
+      <code>{freeze.cause}</code>, <RelativeTime at={freeze.frozenAt} />: <bdi>{freeze.reason}</bdi>
     </div>
   )
 }

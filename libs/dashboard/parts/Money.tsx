@@ -36,7 +36,7 @@ export function Money({ of }: { readonly of: ShownMoney }) {
  * Returns `1 234 567.50` with narrow spaces, which mean the same in every language. The amount stays text, so no digit
  * is lost.
  */
-function grouped(amount: string): string {
+export function grouped(amount: string): string {
   const [whole = '', fraction] = amount.split('.')
   const digits = whole.replaceAll(/\B(?=(?:\d{3})+$)/g, '\u202F')
   return fraction === undefined ? digits : `${digits}.${fraction}`

@@ -21,11 +21,16 @@ export function MoneyList({ payments }: MoneyListProps) {
             <Money of={payment} />
           </span>
           <div class="quiet">
-            {payment.holdReason === null ? null : <div>Held: {payment.holdReason}</div>}
+            {payment.holdReason === null ? null : (
+              <div>
+                Held: <bdi>{payment.holdReason}</bdi>
+              </div>
+            )}
             {payment.decision === undefined ? null : (
               <div>
                 {payment.proposedBy} proposes: {wordsOfDecision(payment.decision, payment).short}{' '}
-                {payment.railReference} “{payment.reason}”. {wordsOfDecision(payment.decision, payment).effect}
+                {payment.railReference} “<bdi>{payment.reason}</bdi>”.{' '}
+                {wordsOfDecision(payment.decision, payment).effect}
               </div>
             )}
           </div>

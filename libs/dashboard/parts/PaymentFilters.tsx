@@ -1,4 +1,3 @@
-import { leaveField } from '../app/keys.js'
 import { pathTo, setQuery } from '../app/router.js'
 import { whenQuiet } from '../data/clock.js'
 import { status } from '../data/status.js'
@@ -68,7 +67,6 @@ export function ParticipantFilter({ participant }: { readonly participant: strin
       aria-label="Participant"
       placeholder="Any participant"
       defaultValue={participant ?? ''}
-      onKeyDown={leaveField}
       onInput={({ currentTarget }) => filterSoon({ participant: currentTarget.value.trim() })}
     />
   )

@@ -74,7 +74,9 @@ export function OpenProposal({ proposal, title, name, stays, approve, withdraw, 
         <strong>{title}</strong>
       </p>
       {children}
-      <p>“{reason}”</p>
+      <p>
+        “<bdi>{reason}</bdi>”
+      </p>
       <p class="quiet">
         by {proposedBy}, <RelativeTime at={proposedAt} />
         {isMine ? '. You proposed it, so another person must approve it.' : null}

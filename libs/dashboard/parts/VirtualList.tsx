@@ -110,13 +110,20 @@ function moveFocus(event: KeyboardEvent): void {
   if (moveInList(event.currentTarget, step)) event.preventDefault()
 }
 
-/** Focuses the next row, or the first row if none has the focus. Returns false at either end. */
+/**
+ * Focuses the first link or button of the next row, or of the first row if none has the focus. Returns false at either
+ * end.
+ */
 export function moveInList(list: Element, step: number): boolean {
-  const links = [...list.querySelectorAll<HTMLElement>('.vlist-row a')]
-  const at = links.findIndex((link) => link.closest('.vlist-row')?.contains(document.activeElement))
-  const next = links[at === -1 ? 0 : at + step]
+  const rows = [...list.querySelectorAll('.vlist-row, tbody tr')].filter((row) => targetIn(row) !== null)
+  const at = rows.findIndex((row) => row.contains(document.activeElement))
+  const next = rows[at === -1 ? 0 : at + step]
   if (next === undefined) return false
-  next.focus({ preventScroll: true })
-  next.closest('.vlist-row')?.scrollIntoView({ block: 'nearest' })
+  targetIn(next)?.focus({ preventScroll: true })
+  next.scrollIntoView({ block: 'nearest' })
   return true
+}
+
+function targetIn(row: Element): HTMLElement | null {
+  return row.querySelector<HTMLElement>('a, button')
 }

@@ -70,7 +70,7 @@ function Frozen({ freeze }: { readonly freeze: NonNullable<Dispatch['freeze']> }
           <dl class="advice">
             <dt>Cause</dt>
             <dd>
-              <code>{cause}</code> {reason}
+              <code>{cause}</code> <bdi>{reason}</bdi>
             </dd>
             <dt>By</dt>
             <dd>{by}</dd>
@@ -172,7 +172,7 @@ function Server({ epoch, lifted }: ServerProps) {
         <>
           <dt>Last lifted</dt>
           <dd>
-            <RelativeTime at={lifted.at} /> by {lifted.by}: {lifted.reason}
+            <RelativeTime at={lifted.at} /> by {lifted.by}: <bdi>{lifted.reason}</bdi>
           </dd>
         </>
       )}

@@ -83,7 +83,7 @@ export function PausesPanel() {
 function PauseButton({ onClick }: { readonly onClick: () => void }) {
   return (
     <button type="button" class="button small" onClick={onClick}>
-      Pause something
+      New pause
     </button>
   )
 }
@@ -141,7 +141,7 @@ function PauseDialog({ rails, onClose, onDone }: PauseDialogProps & { readonly r
     return `${name ?? 'Everything'} ${changed ? 'is paused' : 'was paused already'}.`
   }
   return (
-    <Dialog title="Pause something" onClose={onClose}>
+    <Dialog title="New pause" onClose={onClose}>
       <ActionForm action="Pause it" onDone={onClose} act={act}>
         <p>Workers claim none of its payments and messages until it is resumed. Calls in progress continue.</p>
         <KindChoices legend="What is paused" kinds={HINTS} chosen={kind} onChoose={setKind} />

@@ -53,7 +53,7 @@ function RaisedAlert({ alert }: { readonly alert: Alert }) {
         </p>
         {detail === undefined ? null : <p>{detail}</p>}
         <dl class="advice">
-          <dt>First look</dt>
+          <dt>Check first</dt>
           <dd>
             {firstLook}{' '}
             {page === undefined ? null : (

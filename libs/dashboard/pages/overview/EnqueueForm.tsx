@@ -27,7 +27,7 @@ export function EnqueueForm({ rails, onAccepted = (id) => navigate(pathTo(['paym
     const { outboxId, instructionId, warnings = [] } = await enqueuePayment(fields, JSON.stringify(payload), reason)
     onAccepted(outboxId)
     if (reason !== null) return `${instructionId} is proposed. Another person must approve it.`
-    const next = warnings.map(({ message }) => message).join(' ') || 'A worker takes it from here.'
+    const next = warnings.map(({ message }) => message).join(' ') || 'A worker sends it as soon as it can.'
     return `${instructionId} is committed. ${next}`
   }
   const isSimulated = rail === SIMULATED

@@ -15,7 +15,7 @@ export function ErrorMix({ errors }: { readonly errors: readonly ErrorCount[] })
     <Panel title="Errors" aside="last hour" flush>
       {shown.length === 0 ? (
         <Empty title="No errors">
-          <p>Every attempt of the last hour succeeded.</p>
+          <p>No attempt of the last hour failed.</p>
         </Empty>
       ) : (
         <Scrollable label="Errors">

@@ -18,9 +18,9 @@ export function FirstVisit({
   const rail = rails[0] ?? SIMULATED
   return (
     <div class="first-visit">
-      <Panel title="Nothing was enqueued yet">
+      <Panel title="No payments yet">
         <p class="story">
-          Symphony carries payments from your database to a payment rail: your service commits an instruction, a worker
+          Symphony sends payments from your database to a payment rail: your service commits an instruction, a worker
           leases it, calls the rail and records the outcome in an append-only ledger. If the rail gives no clear answer,
           Symphony does not simply send the payment again: it asks the rail, or holds the payment for an operator. This
           page shows the queue, the workers and the ledger live. Enqueue a first payment and watch it.

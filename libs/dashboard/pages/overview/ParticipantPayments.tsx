@@ -35,12 +35,7 @@ export function ParticipantPayments({ participants }: { readonly participants: r
       <div class="stack">
         <List title="Held" from={held} href={pathTo(['holds'])} nothing="None of their payments is held." />
         <List title="Dead letters" from={dead} href={pathTo(['dlq'])} nothing="None of their payments has failed." />
-        <List
-          title="Newest payments"
-          from={newest}
-          href={pathTo(['payments'])}
-          nothing="Nothing was enqueued for them yet."
-        />
+        <List title="Newest payments" from={newest} href={pathTo(['payments'])} nothing="They have no payments yet." />
       </div>
     </>
   )

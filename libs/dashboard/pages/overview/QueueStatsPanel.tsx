@@ -13,7 +13,7 @@ export function QueueStatsPanel({ status }: { readonly status: Status }) {
   const held = without(queue.heldCount, messages.heldCount)
   const ended = Number(queue.dispatchedLastHour) + Number(deadLastHour)
   return (
-    <section class="panel" aria-label="Figures">
+    <section class="panel" aria-label="Queue">
       <dl class="figures">
         <StatTile name="Pending" value={count(queue.pendingCount)} href={pathTo(['payments'])}>
           oldest {duration(queue.oldestPendingAgeSeconds)}

@@ -61,7 +61,7 @@ function RailRow({ rail, onChoose }: { readonly rail: Rail; readonly onChoose: (
         <StateTag state={pause === null ? 'ACTIVE' : 'PAUSED'} />
         {pause === null ? null : (
           <div class="quiet">
-            {pause.reason} · {pause.pausedBy}
+            <bdi>{pause.reason}</bdi> · {pause.pausedBy}
           </div>
         )}
       </td>

@@ -70,7 +70,7 @@ function WorkerRow({ worker }: { readonly worker: WorkerView }) {
           {alive ? 'Alive' : 'Dead'}
         </span>
         <div class="quiet">
-          {deadSince === null ? 'seen' : 'since'} <RelativeTime at={deadSince ?? lastSeenAt} />
+          {deadSince === null ? 'seen' : 'stopped'} <RelativeTime at={deadSince ?? lastSeenAt} />
         </div>
       </td>
       <td data-label="Leases" class="numeric">
