@@ -30,6 +30,29 @@ test('a broken connection is shown, is reopened, and missed changes appear', asy
   await proxy.close()
 })
 
+test('nothing on the overview moves when events of the stream change its numbers', async () => {
+  const { page, goTo } = await fixture.open(undefined, { viewport: { width: 1440, height: 900 } })
+  await goTo('')
+  await page.locator('.throughput canvas').waitFor()
+  const { railType } = await enqueue(fixture.db)
+  const row = page.getByRole('region', { name: 'Rails' }).locator('tr', { hasText: railType })
+  await row.waitFor()
+  await page.evaluate(`new Promise((resolve) => {
+    globalThis.shifts = []
+    new PerformanceObserver((list) => shifts.push(...list.getEntries())).observe({ type: 'layout-shift' })
+    setTimeout(resolve, 500)
+  })`)
+  const pending = page.locator('.figure', { hasText: 'Pending' }).locator('.figure-value')
+  const before = Number(await pending.innerText())
+  for (let more = 1; more <= 3; more += 1) {
+    await enqueue(fixture.db, { railType })
+    await expect.poll(() => pending.innerText()).toBe(String(before + more))
+  }
+  const moved = `shifts.map(({ value, sources }) => value + ' ' + sources.map(({ node }) => node?.className).join())`
+  expect(await page.evaluate(moved)).toEqual([])
+  await page.context().close()
+})
+
 test('a change by another process appears without a reload', async () => {
   const { page, goTo } = await fixture.open()
   await goTo('payments')

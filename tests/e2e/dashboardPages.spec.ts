@@ -77,6 +77,61 @@ test('nothing is cut off on a 360-pixel screen, and every control is at least 44
   await page.context().close()
 })
 
+test('charts show 1 h to 30 d, per rail and participant, and a selection narrows the range', async () => {
+  const { page, browserErrors, goTo } = await fixture.open(undefined, { viewport: { width: 1440, height: 900 } })
+  await goTo('rails/swift')
+  const chart = page.getByRole('img', { name: /^Outcomes per/ })
+  const label = () => chart.getAttribute('aria-label')
+  const dispatched = async () => Number(/([\d,]+) dispatched/.exec((await label()) ?? '')?.[1]?.replaceAll(',', ''))
+  const totals: number[] = []
+  for (const [title, grain] of [
+    ['1 h', 'minute, last hour'],
+    ['24 h', 'quarter-hour, last 24 hours'],
+    ['7 d', 'hour, last 7 days'],
+    ['30 d', 'hour, last 30 days'],
+  ] as const) {
+    await page.getByRole('button', { name: title, exact: true }).click()
+    await expect.poll(label).toContain(`Outcomes per ${grain}: `)
+    totals.push(await dispatched())
+  }
+  expect(totals).toEqual(totals.toSorted((one, other) => one - other))
+  expect(new Set(totals).size).toBe(4)
+  expect(await label()).toMatch(/outcome unknown, .* failed, .* held, .* returned, .* cancelled$/)
+  // Drags over a part of the chart.
+  const box = (await chart.locator('.u-over').boundingBox())!
+  await page.mouse.move(box.x + box.width / 4, box.y + 50)
+  await page.mouse.down()
+  await page.mouse.move(box.x + box.width / 2, box.y + 60, { steps: 4 })
+  await page.mouse.up()
+  await expect.poll(() => page.url()).toMatch(/from=\d{4}-.*&to=\d{4}-/)
+  await expect.poll(dispatched).toBeLessThan(totals[3]!)
+  // The address keeps the range, and the keyboard can enter another one.
+  await page.reload()
+  await expect.poll(dispatched).toBeLessThan(totals[3]!)
+  await page.getByText('Other range').click()
+  await page.getByLabel('From').fill('2026-01-01T00:00')
+  await page.getByLabel('To', { exact: true }).fill('2026-01-02T00:00')
+  await page.getByRole('button', { name: 'Show', exact: true }).click()
+  await expect.poll(dispatched).toBe(0)
+  await page.getByRole('button', { name: '24 h', exact: true }).click()
+  await expect.poll(dispatched).toBe(totals[1])
+  await page.getByLabel('Participant').fill('nobody')
+  await expect.poll(dispatched).toBe(0)
+  // The rest of the page of a rail.
+  await page
+    .getByRole('img', { name: /^Time at the rail per quarter-hour/ })
+    .locator('canvas')
+    .waitFor()
+  expect(await page.getByRole('region', { name: 'Errors' }).innerText()).toMatch(/RAIL_TIMEOUT\s+\d/)
+  expect(await page.getByRole('region', { name: 'Circuit breakers' }).innerText()).toMatch(/pay-worker-2[^]*Closed/)
+  expect(await page.getByRole('region', { name: 'Limits' }).innerText()).toContain('No limit applies')
+  await page.getByRole('link', { name: 'pay-worker-1:4121:7c1f' }).click()
+  await page.getByRole('heading', { name: 'pay-worker-1:4121:7c1f', level: 1 }).waitFor()
+  expect(await page.getByRole('region', { name: 'Rails' }).innerText()).toMatch(/swift\s+Open/)
+  expect(browserErrors()).toEqual([])
+  await page.context().close()
+})
+
 test("charts are drawn when the browser's language is not a valid locale, as under LANG=C", async () => {
   const { page, browserErrors, goTo } = await fixture.open(undefined, {})
   await page.addInitScript(`Object.defineProperty(Navigator.prototype, 'language', { get: () => 'en-US@posix' })`)
@@ -98,7 +153,8 @@ test('the keyboard reaches every page, the search, the list, the shortcuts and t
   await page.keyboard.press('Escape')
   await sheet.waitFor({ state: 'detached' })
   const pages = keys.flatMap((key, index) => (/^g\s*\w$/.test(key) ? [[key.slice(-1), titles[index] ?? '']] : []))
-  expect(pages.length).toBe(DASHBOARD_PAGES.length - 1)
+  // All pages of the navigation; those of one payment, rail or worker have no key.
+  expect(pages.length).toBe(DASHBOARD_PAGES.length - 3)
   for (const [key = '', heading = ''] of pages) {
     await page.keyboard.press('g')
     await page.keyboard.press(key)

@@ -2,6 +2,7 @@ import { beforeAll, expect, test } from 'vitest'
 import { closeAfterAll } from '../support/afterAll.js'
 import { DashboardFixture } from '../support/dashboardFixture.js'
 import { claimOnly, complete, enqueue, makeDueAndClaim, type Enqueued } from '../support/outboxItems.js'
+import { projectLedger } from '../support/sealLedger.js'
 
 /** Tests that the dashboard shows a timed-out call as an unknown outcome, not as a failure or a retry. */
 
@@ -26,6 +27,7 @@ beforeAll(async () => {
   })
   const refused = await enqueue(fixture.db, { railType: 'busy-bank' })
   await complete(fixture.db, await claimOnly(fixture.db, refused.railType), { state: 'RETRYABLE', errorCode: 'BUSY' })
+  await projectLedger(fixture.db)
 })
 
 test('the timeline shows a timed-out call as an unknown outcome, never as a retry', async () => {

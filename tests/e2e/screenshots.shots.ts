@@ -49,6 +49,7 @@ const ALERTS = [
 /** Elements that appear last on a page. A picture is taken after they appear. */
 const SETTLED: Readonly<Record<string, readonly string[]>> = {
   overview: ['.throughput canvas', 'section[aria-label^=Workers] td'],
+  rail: ['.throughput canvas', 'section[aria-label="Time at the rail"] canvas'],
   payment: ['[data-ledger]'],
 }
 

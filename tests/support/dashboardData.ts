@@ -23,7 +23,7 @@ import { createOrUpdateJob, scheduleTimer, triggerJob } from '../../libs/schedul
 import type { TestDatabase } from './database.js'
 import { apiRolesOf } from './httpFixture.js'
 import { claimOf } from './inboxMessages.js'
-import { sealLedger } from './sealLedger.js'
+import { projectLedger } from './sealLedger.js'
 import { reconcileLines } from './statements.js'
 
 /** Ids of payments that tests and screenshots open. */
@@ -55,7 +55,7 @@ export async function seedDashboardData(db: TestDatabase): Promise<DashboardData
   await data.limits()
   await data.reconciliation()
   await data.history()
-  await sealLedger(db)
+  await projectLedger(db)
   return { faultyPayment }
 }
 
@@ -274,7 +274,7 @@ class DashboardSeeder {
     )
   }
 
-  /** Seeds the totals per minute of the previous hour. */
+  /** Seeds the totals of the previous hour for the status, and of the previous 30 days for the charts. */
   async history(): Promise<void> {
     await this.#db.queryNoRole(
       `INSERT INTO outbox_attempt_totals (minute, dispatched, retryable, failed, zombie_requeue, outcome_unknown)
@@ -282,6 +282,25 @@ class DashboardSeeder {
          (m * 13) % 9 + CASE WHEN m < 12 THEN 28 ELSE 0 END, 0, CASE WHEN m < 9 THEN 4 ELSE 0 END,
          CASE WHEN m < 9 THEN 14 ELSE 0 END
        FROM generate_series(1, 59) m ON CONFLICT DO NOTHING`,
+    )
+    await this.#db.queryNoRole(
+      `INSERT INTO outbox_series (grain, participant_id, starts_at, rail_type, is_message, enqueued, dispatched, failed,
+         cancelled, retried, unknown, held, returned)
+       SELECT grain, '', date_trunc(grain, now(), 'UTC') - n * ('1 ' || grain)::interval, rail, false, size, size,
+         n % 5 * size / 100, n % 3 * size / 150, (n * 13) % 9 * size / 100 + (n < 12)::int * size / 10,
+         (n < 9)::int * size / 20, n % 4 * size / 120, n % 7 * size / 140
+       FROM (VALUES ('minute', 2880, 90), ('hour', 720, 5000), ('day', 40, 110000)) AS g(grain, kept, base),
+         unnest(ARRAY['sepa', 'swift', 'instant']) AS rail,
+         LATERAL (SELECT n, (base * (1.2 + sin(n / 7.0)))::int / length(rail) AS size FROM generate_series(1, kept) n) AS s
+       ON CONFLICT DO NOTHING`,
+    )
+    await this.#db.queryNoRole(
+      `INSERT INTO outbox_attempt_series (grain, rail_type, starts_at, error_code, latency_to_ms, attempts)
+       SELECT grain, rail, date_trunc(grain, now(), 'UTC') - n * ('1 ' || grain)::interval, code, ms, many
+       FROM (VALUES ('minute', 2880), ('hour', 720)) AS g(grain, kept), generate_series(1, kept) AS n,
+         unnest(ARRAY['sepa', 'swift']) AS rail,
+         (VALUES ('', 50, 60), ('', 100, 30), ('', 200, 9), ('RAIL_TIMEOUT', 2000, 1)) AS v(code, ms, many)
+       WHERE n % 3 > 0 ON CONFLICT DO NOTHING`,
     )
   }
 

@@ -13,6 +13,8 @@ export interface DashboardPage {
 
 export const DASHBOARD_PAGES: readonly DashboardPage[] = [
   { name: 'overview', path: () => '', heading: 'Overview' },
+  { name: 'rail', path: () => 'rails/swift?range=24h', heading: 'swift' },
+  { name: 'worker', path: () => 'workers/pay-worker-1%3A4121%3A7c1f', heading: 'pay-worker-1:4121:7c1f' },
   { name: 'payments', path: () => 'payments', heading: 'Payments' },
   { name: 'payment', path: (payment) => `payments/${payment}`, heading: undefined },
   { name: 'dlq', path: () => 'dlq', heading: 'Dead letters' },

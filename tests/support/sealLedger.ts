@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { readSealingStatus, sealLedgerBlock } from '../../libs/ledger/index.js'
+import { projectLedgerBlock, readSealingStatus, sealLedgerBlock } from '../../libs/ledger/index.js'
 import type { TestDatabase } from './database.js'
 import { POLL_OPTIONS } from './pollOptions.js'
 
@@ -13,4 +13,10 @@ export async function sealLedger(db: TestDatabase): Promise<void> {
     if (Date.now() > deadline) throw new Error(`rows are still not sealed: ${JSON.stringify(blocker)}`)
     if (sealed === undefined) await delay(POLL_OPTIONS.interval)
   }
+}
+
+/** Seals all rows, and adds the blocks to the search table and the counts over time, as a worker does. */
+export async function projectLedger(db: TestDatabase): Promise<void> {
+  await sealLedger(db)
+  for (let isDone = false; !isDone;) isDone = (await projectLedgerBlock(db.as('symphony_executor'))) === undefined
 }

@@ -5,10 +5,8 @@ import { isSignedIn } from '../data/session.js'
 import { watchFreshness } from '../data/freshness.js'
 import { followStatus, status } from '../data/status.js'
 import { keepStreamOpen } from '../data/stream.js'
-import { Databases } from '../pages/Databases.js'
 import { DeadLetters } from '../pages/DeadLetters.js'
 import { Holds } from '../pages/Holds.js'
-import { Leases } from '../pages/Leases.js'
 import { NotFound } from '../pages/NotFound.js'
 import { NotPermitted } from '../pages/NotPermitted.js'
 import { Overview } from '../pages/Overview.js'
@@ -44,6 +42,10 @@ const Dispatch = fetched(async () => (await import('../pages/Dispatch.js')).Disp
 const Scheduler = fetched(async () => (await import('../pages/Scheduler.js')).Scheduler, NotLoaded)
 const Inbox = fetched(async () => (await import('../pages/Inbox.js')).Inbox, NotLoaded)
 const Limits = fetched(async () => (await import('../pages/Limits.js')).Limits, NotLoaded)
+const Databases = fetched(async () => (await import('../pages/Databases.js')).Databases, NotLoaded)
+const Leases = fetched(async () => (await import('../pages/Leases.js')).Leases, NotLoaded)
+const Rail = fetched(async () => (await import('../pages/Rail.js')).Rail, NotLoaded)
+const Worker = fetched(async () => (await import('../pages/Worker.js')).Worker, NotLoaded)
 const Reconciliation = fetched(
   async () =>
     (await Promise.all([import('../pages/Reconciliation.js'), import('../styles/reconciliation.css')]))[0]
@@ -70,12 +72,20 @@ function Page() {
   const [first = '', second] = route.value.parts
   const item = NAV_ITEMS.find(({ path }) => path === first)
   const firing = status.value?.alerts.filter(({ state }) => state === 'firing').length ?? 0
-  const title = [firing === 0 ? '' : `(${firing}) `, item === undefined ? '' : `${item.title} · `, 'Symphony'].join('')
+  const title = [
+    firing === 0 ? '' : `(${firing}) `,
+    item === undefined ? (second === undefined ? '' : `${second} · `) : `${item.title} · `,
+    'Symphony',
+  ].join('')
   // Shows the number of firing alerts in the title, also of a background tab.
   useEffect(() => {
     document.title = title
   }, [title])
   if (first === 'payments' && second !== undefined) return <Payment key={second} outboxId={second} />
+  if (second !== undefined && (first === 'rails' || first === 'workers')) {
+    if (boundTo() !== null) return <NotPermitted title={second} />
+    return first === 'rails' ? <Rail key={second} railType={second} /> : <Worker key={second} workerId={second} />
+  }
   if (item?.isShared === true && boundTo() !== null) return <NotPermitted title={item.title} />
   const Found = PAGES[first] ?? NotFound
   return <Found />

@@ -19,6 +19,7 @@ import type {
   JobRunPage,
   Jobs,
   JobTriggered,
+  LatencySeries,
   LeasePage,
   LimitApproved,
   LimitBody,
@@ -31,9 +32,11 @@ import type {
   Pauses,
   ResolveBody,
   ReturnBody,
+  RailStatisticsList,
   ReturnRecorded,
   Reviewed,
   Revived,
+  Series,
   SignedOut,
   SignInMethods,
   StartedSignIn,
@@ -68,6 +71,18 @@ export interface PaymentFilter {
   readonly sort?: string
 }
 
+/** Start and end, exclusive, of a chart. */
+export interface TimeRange {
+  readonly from: string
+  readonly to: string
+}
+
+interface SeriesFilter {
+  readonly kind?: string
+  readonly rail?: string
+  readonly participant?: string
+}
+
 const e = encodeURIComponent
 
 export const readSignInMethods = (signal: AbortSignal) => request<SignInMethods>('/v1/sign-in', { signal })
@@ -80,6 +95,13 @@ export const readStatus = (signal: AbortSignal) => request<Status>('/v1/status',
 export const readAlerts = (signal: AbortSignal) => request<Alerts>('/v1/alerts', { signal })
 export const readWorkers = (signal: AbortSignal) => request<Workers>('/v1/workers', { signal })
 export const readDatabases = (signal: AbortSignal) => request<Databases>('/v1/databases', { signal })
+
+export const readSeries = (query: TimeRange & SeriesFilter, signal: AbortSignal) =>
+  request<Series>('/v1/series', { query: { ...query }, signal })
+export const readRailStatistics = (query: TimeRange & { readonly rail: string }, signal: AbortSignal) =>
+  request<RailStatisticsList>('/v1/series/rails', { query: { ...query }, signal })
+export const readLatencySeries = (query: TimeRange & { readonly rail: string }, signal: AbortSignal) =>
+  request<LatencySeries>('/v1/series/latency', { query: { ...query }, signal })
 
 export const listPayments = (filter: PaymentFilter & PageQuery, signal: AbortSignal) =>
   request<OutboxPage>('/v1/outbox', { query: { ...filter }, signal })

@@ -68,6 +68,26 @@ export function dayAndTime(iso: string, nowMs: number): string {
 
 const DAY = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric' })
 
+export function dayAndMonth(iso: string): string {
+  return DAY_AND_MONTH.format(new Date(iso))
+}
+
+const DAY_AND_MONTH = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' })
+
+/** Returns the interval of a chart that starts at a time: `06:34`, `06:30 to 06:45`, `17 Nov 06:00`, `17 Nov`. */
+export function timeSpan(iso: string, grain: string): string {
+  const start = hourAndMinute(iso)
+  if (grain === 'minute') return start
+  if (grain === 'quarter-hour') return `${start} to ${hourAndMinute(Date.parse(iso) + 900_000)}`
+  return grain === 'hour' ? `${dayAndMonth(iso)} ${start}` : dayAndMonth(iso)
+}
+
+export function hourAndMinute(time: string | number): string {
+  return HOUR_AND_MINUTE.format(new Date(time))
+}
+
+const HOUR_AND_MINUTE = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' })
+
 /** Returns the end of an id. Ids that contain a time share their beginning. */
 export function shortId(id: string): string {
   return id.length <= 14 ? id : `…${id.slice(-10)}`

@@ -95,10 +95,11 @@ function ProposeButton({ onClick }: { readonly onClick: () => void }) {
 
 interface LimitTableProps {
   readonly limits: readonly Limit[]
-  readonly onRemove: (limit: Limit) => void
+  /** Absent where limits are only read. */
+  readonly onRemove?: (limit: Limit) => void
 }
 
-function LimitTable({ limits, onRemove }: LimitTableProps) {
+export function LimitTable({ limits, onRemove }: LimitTableProps) {
   return (
     <Scrollable label="Limits in force">
       <table class="table-cards" aria-label="Limits in force">
@@ -129,8 +130,8 @@ function LimitTable({ limits, onRemove }: LimitTableProps) {
               <td data-label="Set">
                 <RelativeTime at={limit.setAt} /> <div class="quiet">by {limit.setBy}</div>
               </td>
-              <td class={hasScope('operate') ? 'actions' : 'empty-cell'}>
-                {hasScope('operate') ? (
+              <td class={onRemove !== undefined && hasScope('operate') ? 'actions' : 'empty-cell'}>
+                {onRemove !== undefined && hasScope('operate') ? (
                   <button
                     type="button"
                     class="button small"

@@ -1,12 +1,14 @@
 import { signal } from '@preact/signals'
 import type { Status } from '../../http/index.js'
+import { route } from '../app/router.js'
 import { LatencyScale } from '../charts/LatencyScale.js'
-import { ThroughputChart } from '../charts/ThroughputChart.js'
 import { boundTo, hasScope, me } from '../data/me.js'
 import { refreshStatus, status, statusProblem } from '../data/status.js'
 import { Empty } from '../parts/Empty.js'
 import { Panel } from '../parts/Panel.js'
+import { KindFilter, listFilterOf, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
 import { ProblemNote } from '../parts/ProblemNote.js'
+import { fetched } from '../parts/fetched.js'
 import { Skeleton } from '../parts/Skeleton.js'
 import { Alerts } from './overview/Alerts.js'
 import { ErrorMix } from './overview/ErrorMix.js'
@@ -16,6 +18,11 @@ import { RailsPanel } from './overview/RailsPanel.js'
 import { ParticipantPayments } from './overview/ParticipantPayments.js'
 import { WatchedPayment } from './overview/WatchedPayment.js'
 import { WorkersPanel } from './overview/WorkersPanel.js'
+
+const SeriesPanel = fetched(
+  async () => (await import('../parts/SeriesPanel.js')).SeriesPanel,
+  () => <p>The chart was not loaded. Reload the page.</p>,
+)
 
 const watched = signal<string | null>(null)
 
@@ -59,6 +66,12 @@ function MissingReadScope() {
 
 function StatusPanels({ status: now }: { readonly status: Status }) {
   const rails = now.rails.map(({ railType }) => railType)
+  const { kind, rail, participant } = listFilterOf(route.value.query)
+  const filter = {
+    ...(kind === undefined ? {} : { kind }),
+    ...(rail === undefined ? {} : { rail }),
+    ...(participant === undefined ? {} : { participant }),
+  }
   return (
     <>
       {watched.value === null ? null : <WatchedPayment outboxId={watched.value} />}
@@ -69,9 +82,11 @@ function StatusPanels({ status: now }: { readonly status: Status }) {
       <QueueStatsPanel status={now} />
       <div class="grid wide-narrow">
         <div class="stack">
-          <Panel title="Attempts per minute">
-            <ThroughputChart minutes={now.throughput} />
-          </Panel>
+          <SeriesPanel filter={filter}>
+            <KindFilter kind={kind} />
+            <RailFilter rail={rail} />
+            <ParticipantFilter participant={participant} />
+          </SeriesPanel>
           <WorkersPanel />
         </div>
         <div class="stack">

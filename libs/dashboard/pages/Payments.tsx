@@ -239,7 +239,6 @@ function AmountFilter({ filter }: { readonly filter: Filter }) {
         maxLength={3}
         pattern="[A-Za-z]{3}"
         defaultValue={currency ?? ''}
-        onKeyDown={leaveField}
         onInput={({ currentTarget: { value, validity } }) => {
           if (!validity.valid) return
           const cleared = { amountMin: '', amountMax: '', sort: '' }
@@ -280,7 +279,6 @@ function AmountField({ name, label, value }: AmountFieldProps) {
       aria-label={label}
       placeholder={label}
       defaultValue={value ?? ''}
-      onKeyDown={leaveField}
       onInput={({ currentTarget }) => {
         if (currentTarget.validity.valid) filterSoon({ [name]: currentTarget.value.trim() })
       }}

@@ -82,7 +82,8 @@ function TimeField({ label, name, value }: TimeFieldProps) {
   )
 }
 
-function toLocal(utc: string): string {
+/** Returns a time as a field of type datetime-local takes it; empty if it cannot be read. */
+export function toLocal(utc: string): string {
   const time = new Date(utc)
   if (Number.isNaN(time.getTime())) return ''
   return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 16)

@@ -8,7 +8,13 @@ import { RelativeTime } from '../../parts/RelativeTime.js'
 import { Panel } from '../../parts/Panel.js'
 import { PaymentCells } from '../../parts/PaymentCells.js'
 import { Scrollable } from '../../parts/Scrollable.js'
+import { fetched } from '../../parts/fetched.js'
 import { StateTag } from '../../parts/StateTag.js'
+
+const SeriesPanel = fetched(
+  async () => (await import('../../parts/SeriesPanel.js')).SeriesPanel,
+  () => <></>,
+)
 
 const NEWEST = 10
 const WAITING = 5
@@ -33,6 +39,7 @@ export function ParticipantPayments({ participants }: { readonly participants: r
         <p class="lead">Your key is restricted to {participants.join(', ')}: you see only their payments.</p>
       </header>
       <div class="stack">
+        <SeriesPanel />
         <List title="Held" from={held} href={pathTo(['holds'])} nothing="None of their payments is held." />
         <List title="Dead letters" from={dead} href={pathTo(['dlq'])} nothing="None of their payments has failed." />
         <List title="Newest payments" from={newest} href={pathTo(['payments'])} nothing="They have no payments yet." />

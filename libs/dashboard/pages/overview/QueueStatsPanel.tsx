@@ -1,10 +1,10 @@
-import type { ComponentChildren } from 'preact'
 import type { Status } from '../../../http/index.js'
 import { pathTo } from '../../app/router.js'
 import { ShareBar } from '../../charts/ShareBar.js'
 import { count, duration, milliseconds, plural, share } from '../../data/format.js'
 import { Icon } from '../../parts/Icon.js'
 import { styleOfState, type Tone } from '../../parts/states.js'
+import { Tile } from '../../parts/Tile.js'
 
 export function QueueStatsPanel({ status }: { readonly status: Status }) {
   const { queue, latency } = status
@@ -15,40 +15,40 @@ export function QueueStatsPanel({ status }: { readonly status: Status }) {
   return (
     <section class="panel" aria-label="Queue">
       <dl class="figures">
-        <StatTile name="Pending" value={count(queue.pendingCount)} href={pathTo(['payments'])}>
+        <Tile name="Pending" value={count(queue.pendingCount)} href={pathTo(['payments'])}>
           oldest {duration(queue.oldestPendingAgeSeconds)}
-        </StatTile>
-        <StatTile name="Oldest due" value={duration(queue.oldestDueAgeSeconds)}>
+        </Tile>
+        <Tile name="Oldest due" value={duration(queue.oldestDueAgeSeconds)}>
           {count(queue.dueUnleasedCount)} due now
-        </StatTile>
-        <StatTile
+        </Tile>
+        <Tile
           name="Dispatched"
           value={count(queue.dispatchedLastHour)}
           href={pathTo(['payments'], { state: 'DISPATCHED' })}
         >
           {share(Number(queue.dispatchedLastHour), ended)}, last hour
-        </StatTile>
-        <StatTile name="At the rail, p50" value={milliseconds(latency.p50Ms)}>
+        </Tile>
+        <Tile name="At the rail, p50" value={milliseconds(latency.p50Ms)}>
           p99 {milliseconds(latency.p99Ms)}
-        </StatTile>
-        <StatTile
+        </Tile>
+        <Tile
           name="Unknown"
           value={count(queue.outcomeUnknownCount)}
           tone={toneOf('unknown', queue.outcomeUnknownCount)}
         >
           may be paid
-        </StatTile>
-        <StatTile name="Held" value={count(held)} href={pathTo(['holds'])} tone={toneOf('held', held)}>
+        </Tile>
+        <Tile name="Held" value={count(held)} href={pathTo(['holds'])} tone={toneOf('held', held)}>
           {plural(held, 'needs', 'need')} a decision
-        </StatTile>
-        <StatTile
+        </Tile>
+        <Tile
           name="Dead letters"
           value={count(without(queue.dlqDepth, queue.cancelledTotal, messages.deadCount))}
           href={pathTo(['dlq'])}
           tone={toneOf('bad', deadLastHour)}
         >
           {count(deadLastHour)} in the last hour
-        </StatTile>
+        </Tile>
       </dl>
       <Composition status={status} />
     </section>
@@ -62,25 +62,6 @@ function without(all: string, ...others: readonly string[]): string {
 
 function toneOf(tone: Tone, number: string): Tone | undefined {
   return Number(number) === 0 ? undefined : tone
-}
-
-interface StatTileProps {
-  readonly name: string
-  readonly value: string
-  readonly href?: string
-  readonly tone?: Tone | undefined
-  readonly children: ComponentChildren
-}
-
-function StatTile({ name, value, href, tone, children }: StatTileProps) {
-  const attention = tone === undefined ? '' : `tone-${tone} loud`
-  return (
-    <div class={`figure ${attention}`}>
-      <dt>{href === undefined ? name : <a href={href}>{name}</a>}</dt>
-      <dd class="figure-value">{value}</dd>
-      <dd class="figure-note">{children}</dd>
-    </div>
-  )
 }
 
 /** States of the queue: each pending payment is in exactly one of these. */

@@ -55,7 +55,7 @@ function RailRow({ rail, onChoose }: { readonly rail: Rail; readonly onChoose: (
   return (
     <tr>
       <td data-label="Rail" class="name">
-        <a href={pathTo(['payments'], { rail: railType })}>{railType}</a>
+        <a href={pathTo(['rails', railType])}>{railType}</a>
       </td>
       <td data-label="State" class="text">
         <StateTag state={pause === null ? 'ACTIVE' : 'PAUSED'} />
@@ -104,7 +104,7 @@ function breakerOf({ breakers }: Rail): 'open' | 'half-open' | 'closed' {
   return breakers.open > 0 ? 'open' : breakers.halfOpen > 0 ? 'half-open' : 'closed'
 }
 
-function PauseDialog({ rail, onClose }: { readonly rail: Rail; readonly onClose: () => void }) {
+export function PauseDialog({ rail, onClose }: { readonly rail: Rail; readonly onClose: () => void }) {
   const isPaused = rail.pause !== null
   const name = rail.railType
   return (

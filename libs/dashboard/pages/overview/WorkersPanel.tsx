@@ -1,4 +1,5 @@
 import type { WorkerView } from '../../../http/index.js'
+import { pathTo } from '../../app/router.js'
 import { readWorkers } from '../../data/api.js'
 import { count } from '../../data/format.js'
 import { useResource } from '../../data/useResource.js'
@@ -59,7 +60,9 @@ function WorkerRow({ worker }: { readonly worker: WorkerView }) {
   return (
     <tr>
       <td data-label="Worker">
-        <code>{workerId}</code>
+        <a href={pathTo(['workers', workerId])}>
+          <code>{workerId}</code>
+        </a>
         <div class="quiet">
           started <RelativeTime at={startedAt} />
         </div>

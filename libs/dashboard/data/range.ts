@@ -1,0 +1,44 @@
+import type { TimeRange } from './api.js'
+import { readClock } from './clock.js'
+
+/** Ranges of a chart that end now, by their names in the address. */
+export const RANGES = [
+  { name: '1h', title: '1 h', seconds: 3_600 },
+  { name: '24h', title: '24 h', seconds: 86_400 },
+  { name: '7d', title: '7 d', seconds: 7 * 86_400 },
+  { name: '30d', title: '30 d', seconds: 30 * 86_400 },
+] as const
+
+const DAY_SECONDS = 86_400
+
+/** Range of a chart: one that moves with the clock, or one that a person selected. */
+export interface ChosenRange {
+  /** Name of a moving range; undefined for a selected one. */
+  readonly name: string | undefined
+  readonly seconds: number
+  /** Changes with the choice, not with the clock. */
+  readonly key: string
+  /** Returns start and end now. */
+  readonly read: () => TimeRange
+}
+
+/** Returns the range of an address. Times that cannot be read, or that do not follow each other, count as absent. */
+export function rangeOf({ range, from, to }: Readonly<Record<string, string>>): ChosenRange {
+  const [start, end] = [Date.parse(from ?? ''), Date.parse(to ?? '')]
+  if (end > start) {
+    const selected = { from: new Date(start).toISOString(), to: new Date(end).toISOString() }
+    return { name: undefined, seconds: (end - start) / 1_000, key: `${start} ${end}`, read: () => selected }
+  }
+  const { name, seconds } = RANGES.find((one) => one.name === range) ?? RANGES[0]
+  const read = () => {
+    const nowMs = readClock()
+    return { from: new Date(nowMs - seconds * 1_000).toISOString(), to: new Date(nowMs).toISOString() }
+  }
+  return { name, seconds, key: name, read }
+}
+
+/** Returns the interval at which a range is read again, or undefined for a range in the past. */
+export function refreshMs({ name, seconds }: ChosenRange): { readonly everyMs?: number } {
+  if (name === undefined) return {}
+  return { everyMs: seconds > DAY_SECONDS ? 60_000 : 5_000 }
+}

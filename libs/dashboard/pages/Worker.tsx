@@ -1,0 +1,128 @@
+import type { WorkerView } from '../../http/index.js'
+import { pathTo } from '../app/router.js'
+import { readWorkers } from '../data/api.js'
+import { count } from '../data/format.js'
+import { useResource } from '../data/useResource.js'
+import { Empty } from '../parts/Empty.js'
+import { Icon } from '../parts/Icon.js'
+import { Panel } from '../parts/Panel.js'
+import { RelativeTime } from '../parts/RelativeTime.js'
+import { ResourceView } from '../parts/ResourceView.js'
+import { Scrollable } from '../parts/Scrollable.js'
+import { StateTag } from '../parts/StateTag.js'
+import { Tile } from '../parts/Tile.js'
+
+/** One worker, as it last reported. */
+export function Worker({ workerId }: { readonly workerId: string }) {
+  const workers = useResource({
+    key: 'workers',
+    load: readWorkers,
+    concerns: ({ type }) => type === 'status',
+    everyMs: 5_000,
+  })
+  return (
+    <>
+      <header class="page-head">
+        <h1 class="payment-title">{workerId}</h1>
+        <p class="lead">One worker process, as it last reported.</p>
+      </header>
+      <div class="stack">
+        <ResourceView from={workers} lines={8}>
+          {({ workers: all }) => {
+            const worker = all.find((one) => one.workerId === workerId)
+            return worker === undefined ? <Gone /> : <Report worker={worker} />
+          }}
+        </ResourceView>
+      </div>
+    </>
+  )
+}
+
+function Gone() {
+  return (
+    <section class="panel" aria-label="Worker">
+      <Empty title="This worker does not run">
+        <p>It stopped and released its leases, or it did not report for a day.</p>
+      </Empty>
+    </section>
+  )
+}
+
+function Report({ worker }: { readonly worker: WorkerView }) {
+  const { alive, deadSince, startedAt, lastSeenAt, leases, running, waiting, completing, rails } = worker
+  return (
+    <>
+      <section class="panel" aria-label="Worker">
+        <dl class="figures">
+          <Tile name="Leases" value={count(leases)} href={pathTo(['payments'], { state: 'LEASED' })}>
+            items leased to it now
+          </Tile>
+          <Tile name="At the rail" value={numberOf(running)}>
+            calls in progress
+          </Tile>
+          <Tile name="Waiting" value={numberOf(waiting)}>
+            leased, without a slot yet
+          </Tile>
+          <Tile name="Recording" value={numberOf(completing)}>
+            outcomes to record
+          </Tile>
+        </dl>
+      </section>
+      <Panel title="Facts">
+        <dl class="facts">
+          <dt>State</dt>
+          <dd>
+            <span class={`state tone-${alive ? 'good' : 'bad'}`}>
+              <Icon name={alive ? 'done' : 'expired'} />
+              {alive ? 'Alive' : 'Dead'}
+            </span>
+          </dd>
+          <dt>Started</dt>
+          <dd>
+            <RelativeTime at={startedAt} />
+          </dd>
+          <dt>{deadSince === null ? 'Last report' : 'Stopped'}</dt>
+          <dd>
+            <RelativeTime at={deadSince ?? lastSeenAt} />
+          </dd>
+        </dl>
+      </Panel>
+      <Panel title="Rails" flush>
+        {rails.length === 0 ? (
+          <Empty title="It has reported no rail" />
+        ) : (
+          <Scrollable label="Rails">
+            <table class="table-cards">
+              <thead>
+                <tr>
+                  <th>Rail</th>
+                  <th>Breaker</th>
+                  <th class="numeric">Calls</th>
+                </tr>
+              </thead>
+              <tbody>
+                {rails.map(({ railType, breaker, calls }) => (
+                  <tr key={railType}>
+                    <td data-label="Rail">
+                      <a href={pathTo(['rails', railType])}>{railType}</a>
+                    </td>
+                    <td data-label="Breaker">
+                      <StateTag state={breaker} />
+                    </td>
+                    <td data-label="Calls" class="numeric">
+                      {count(calls)}
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scrollable>
+        )}
+      </Panel>
+    </>
+  )
+}
+
+function numberOf(value: number | null): string {
+  return value === null ? '–' : count(value)
+}
