@@ -272,7 +272,13 @@ describe('the database role of a route', () => {
   test('cannot be symphony_auth: routes that query the database then fail (500)', async () => {
     const authRole = db.as('symphony_auth')
     const broken = await openHttpFixture(db, {
-      roles: { ingest: authRole, readonly: authRole, auditor: authRole, control: () => authRole },
+      roles: {
+        ingest: authRole,
+        ingestFor: () => authRole,
+        readonly: authRole,
+        auditor: authRole,
+        control: () => authRole,
+      },
     })
     onTestFinished(() => broken.close())
     for (const route of guarded()) {

@@ -182,7 +182,8 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
         },
       },
       handle: async ({ identity, body: { reason, ...body }, request, reply }) => {
-        const instruction = toInstruction(body, { idempotencyKey: requiredKey(request), trace: {} })
+        const idempotencyKey = requiredKey(request)
+        const instruction = toInstruction(body, { idempotencyKey, trace: {} })
         requireParticipant(identity, instruction.participantId)
         const { keyScope } = identity
         const item = await proposeChecked(roles.ingestFor(identity), instruction, reason, checks, { keyScope })
