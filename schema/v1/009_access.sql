@@ -30,9 +30,9 @@ COMMENT ON COLUMN api_keys.owner IS
 COMMENT ON COLUMN api_keys.participants IS 'Participants that the key is restricted to; null means all.';
 COMMENT ON COLUMN api_keys.last_used_at IS 'Hour of the latest use. With a finer time, each request would write.';
 
--- Sessions of people who signed in to the dashboard at an identity provider. The browser stores the secret in a cookie;
--- the table stores its SHA-256. A session is valid only for servers with the login that created it. A login can name any
--- person, so a session of another login would let that login act in the name of a more powerful server.
+-- Sessions of people who signed in to the dashboard at an identity provider. The browser stores the secret in a
+-- cookie; the table stores its SHA-256. A session is valid only for servers with the login that created it. A login can
+-- name any person, so a session of another login would let that login act in the name of a more powerful server.
 
 CREATE TABLE IF NOT EXISTS browser_sessions (
   session_id text PRIMARY KEY,

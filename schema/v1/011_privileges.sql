@@ -283,8 +283,8 @@ GRANT SELECT (
   finding_id, run_id, finding_key, kind, severity, outbox_id, created_at
 ) ON reconciliation_findings TO symphony_readonly;
 
--- Search and charts, for all readers. Dashboards see no amount, because its field class can forbid it. Operators rebuild
--- the projection.
+-- Search and charts, for all readers. Dashboards see no amount, because its field class can forbid it. Operators
+-- rebuild the projection.
 GRANT SELECT ON ledger_projection, outbox_series, outbox_attempt_series
   TO symphony_control, symphony_auditor, symphony_readonly;
 GRANT SELECT ON payment_search TO symphony_control, symphony_auditor;

@@ -36,7 +36,7 @@ export function sessionRoutes(signIn: SignIn | undefined): readonly Route[] {
       path: '/v1/sign-in',
       summary: 'Whether people can sign in to the dashboard at an identity provider.',
       answers: { 200: { description: 'The provider, or null if the dashboard needs a token.', schema: SignInMethods } },
-      problems: [],
+      problems: ['INVALID_QUERY'],
       example: { status: 200, answer: { provider: null } },
       handle: async () => ({ provider: signIn?.provider.name ?? null }),
     }),
@@ -46,7 +46,13 @@ export function sessionRoutes(signIn: SignIn | undefined): readonly Route[] {
       path: '/v1/sign-in',
       summary: 'Starts a sign-in: sets a cookie for 10 minutes and returns the provider’s address for the browser.',
       answers: { 200: { description: 'Address that the browser opens.', schema: StartedSignIn } },
-      problems: ['SIGN_IN_REFUSED', 'CROSS_SITE_REQUEST', 'RATE_LIMITED', 'IDENTITY_PROVIDER_UNAVAILABLE'],
+      problems: [
+        'INVALID_QUERY',
+        'SIGN_IN_REFUSED',
+        'CROSS_SITE_REQUEST',
+        'RATE_LIMITED',
+        'IDENTITY_PROVIDER_UNAVAILABLE',
+      ],
       handle: async ({ request, reply }) => {
         const { provider, sessions } = required()
         sessions.requireSameOrigin(request)
@@ -66,6 +72,7 @@ export function sessionRoutes(signIn: SignIn | undefined): readonly Route[] {
       ),
       answers: { 200: { description: 'The person who signed in.', schema: Me } },
       problems: [
+        'INVALID_QUERY',
         'SIGN_IN_REFUSED',
         'CROSS_SITE_REQUEST',
         'RATE_LIMITED',
@@ -94,7 +101,7 @@ export function sessionRoutes(signIn: SignIn | undefined): readonly Route[] {
       answers: {
         200: { description: 'Address that ends the session at the provider too, if it has one.', schema: SignedOut },
       },
-      problems: [],
+      problems: ['INVALID_QUERY'],
       example: { status: 200, answer: { signOutUrl: null } },
       handle: async ({ identity: { session }, reply }) => {
         if (session === undefined || signIn === undefined) return { signOutUrl: null }

@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { Type } from '#typebox'
 import { parseTimestamp } from '../../core/index.js'
 import { readStatement, STATEMENT_FIELDS } from '../../outbox/index.js'
 import type { Api } from '../Api.js'
