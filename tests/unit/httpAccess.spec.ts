@@ -161,10 +161,13 @@ const NOTHING = new Set([
 
 async function visibleItems(response: Response): Promise<string> {
   if (!response.ok) return (await problemOf(response)).code
-  const { items, participants, points } = await bodyOf(response)
-  // A series has a point of zeros for each time without payments.
-  const counted = (point: object) => Object.values(point).some((value) => typeof value === 'number' && value > 0)
-  return JSON.stringify(items ?? participants ?? points?.filter(counted))
+  const { items, participants, states, points = states && [states] } = await bodyOf(response)
+  return JSON.stringify(items ?? participants ?? (Array.isArray(points) ? points.filter(hasCount) : undefined))
+}
+
+/** Returns whether a count of a series or of states is above zero. */
+function hasCount(point: object): boolean {
+  return Object.values(point).some((value) => typeof value === 'number' && value > 0)
 }
 
 describe('an API key', () => {
