@@ -115,7 +115,7 @@ test.each([
   ['holds', 'holds'],
   ['pauses', 'dispatch'],
   ['jobs and timers', 'scheduler'],
-  ['the inbox', 'inbox'],
+  ['the inbox', 'inbox?state=dead'],
   ['leases', 'leases'],
   ['databases', 'databases'],
   ['rails, workers and alerts', ''],
