@@ -3627,7 +3627,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 e6e1fff7e228c0ac98b08d24e41a06bc62d65a522c510d2dc8f921044c6c1877
+-- body: sha256 2d1fb95180d8d8cf238806798ee6a898310d515f4ff5ad169e6d78c0cc38a71c
 COMMENT ON FUNCTION project_ledger_block() IS 'Adds the next sealed block to the search table and to the counts per minute, hour and day. Returns no row if there is none, or another session projects.';
 
 -- function project_outbox_search(bytea) of symphony_owner

@@ -23,8 +23,6 @@ import type {
   LeaseRelease,
   LeaseRenewal,
   OutboxInstruction,
-  OutboxState,
-  ProposedItem,
   RecordedAttempt,
   UnleasedTakeover,
 } from './types.js'
@@ -54,12 +52,6 @@ export async function enqueuePaymentOutbox(
   return onlyRow(await enqueuePaymentOutboxBatch(role, [instruction], options))
 }
 
-/** Payment that a person proposes. It has no earliest time, stream or outcome topic. */
-export type ProposedInstruction = Pick<
-  OutboxInstruction,
-  'instructionId' | 'participantId' | 'idempotencyKey' | 'railType' | 'payload' | 'replaces'
->
-
 /** Enqueues up to 1000 items, all or none, all payments or all messages. Returns results in the order given. */
 export async function enqueuePaymentOutboxBatch(
   role: Queryable,
@@ -82,45 +74,6 @@ export async function enqueuePaymentOutboxBatch(
     columns.replaces,
   ])
   return unpackEnqueued(onlyRow(rows).enqueue_outbox_packed)
-}
-
-/**
- * Enqueues a payment that is held until a second person approves its proposal (`approveOutboxProposal`), in the name of
- * the caller.
- */
-export async function proposePaymentOutbox(
-  role: Queryable,
-  instruction: ProposedInstruction,
-  reason: string,
-  { keyScope }: Pick<EnqueueCallOptions, 'keyScope'> = {},
-): Promise<ProposedItem> {
-  const columns = instructionColumns([instruction])
-  const rows = await call<{
-    outbox_id: string
-    sequence_id: string
-    created_at: Date
-    state: OutboxState
-    created: boolean
-    proposal_id: string | null
-  }>(role, 'propose_payment_outbox', [
-    columns.instructionIds[0],
-    columns.participantIds[0],
-    columns.idempotencyKeys[0],
-    columns.railTypes[0],
-    columns.payloads[0],
-    requiredText('reason', reason, REASON_LENGTH_MAX),
-    optionalText('keyScope', keyScope, KEY_SCOPE_LENGTH_MAX),
-    columns.replaces?.[0] ?? null,
-  ])
-  const { outbox_id: outboxId, created_at: createdAt, state, created, ...row } = onlyRow(rows)
-  return {
-    outboxId,
-    sequenceId: BigInt(row.sequence_id),
-    createdAt: toDate(createdAt),
-    state,
-    created,
-    proposalId: row.proposal_id,
-  }
 }
 
 export interface ClaimOptions {
@@ -341,4 +294,4 @@ export async function purgeLedgerProjection(
   return onlyRow(rows).purge_ledger_projection
 }
 
-const KEY_SCOPE_LENGTH_MAX = 500
+export const KEY_SCOPE_LENGTH_MAX = 500

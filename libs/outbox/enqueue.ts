@@ -1,14 +1,9 @@
 import { BATCH_SIZE, type InvalidPayloadError } from '../core/index.js'
 import { onlyRow, requireTransaction, undoOnError, withSchema, type Queryable, type Tx } from '../db/index.js'
 import { findRefusal, type KnownContracts } from '../rails/index.js'
-import {
-  enqueuePaymentOutbox,
-  enqueuePaymentOutboxBatch,
-  proposePaymentOutbox,
-  type EnqueueCallOptions,
-  type ProposedInstruction,
-} from './db.js'
-import type { EnqueuedItem, OutboxInstruction, ProposedItem } from './types.js'
+import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch, type EnqueueCallOptions } from './db.js'
+import { proposePaymentOutbox, type ProposedInstruction, type ProposedItem } from './propose.js'
+import type { EnqueuedItem, OutboxInstruction } from './types.js'
 
 export interface EnqueueOptions extends EnqueueChecks {
   /**

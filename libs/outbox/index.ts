@@ -23,7 +23,6 @@ export {
   completeOutboxAttempts,
   enqueuePaymentOutbox,
   enqueuePaymentOutboxBatch,
-  proposePaymentOutbox,
   holdLeasedOutboxItem,
   purgeLedgerProjection,
   recordLateOutcome,
@@ -122,6 +121,7 @@ export {
 export { readReplays } from './reads/replay.js'
 export type { ItemReplay, TrailGap } from './reads/replay.js'
 export type { PendingRow, TrailStep } from './foldTrail.js'
+export { proposePaymentOutbox, type ProposedItem } from './propose.js'
 export { findItems, readRecentlyChanged } from './reads/find.js'
 export { searchItems, searchParticipant } from './reads/search.js'
 export type { CreatedRange, ItemSearch } from './reads/search.js'
@@ -165,7 +165,6 @@ export type {
   DecisionResult,
   DispatchFreeze,
   EnqueuedItem,
-  ProposedItem,
   EpochCheck,
   EpochRecord,
   FreezeCause,

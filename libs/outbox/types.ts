@@ -38,12 +38,6 @@ export interface EnqueuedItem {
   readonly created: boolean
 }
 
-/** Payment that is held until a second person approves it. */
-export interface ProposedItem extends EnqueuedItem {
-  /** Open proposal; null if a repeated call finds that it was decided. */
-  readonly proposalId: string | null
-}
-
 /** Leased item. Every later call about it needs its lease token. */
 export interface ClaimedItem {
   readonly outboxId: string

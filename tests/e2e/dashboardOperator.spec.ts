@@ -467,7 +467,7 @@ test('many dead letters are redriven by two people; a refused item does not stop
   expect(rows.map(({ id }) => id)).toEqual(items.map(({ outboxId }) => outboxId))
 })
 
-test('selected payments are held, released and cancelled; a refusal is listed, a stop leaves the rest', async () => {
+test('selected payments are held, released and cancelled; refusals are listed, a stop ends it', async () => {
   const railType = 'rail-with-selection'
   const items = [
     await enqueue(fixture.db, { railType }),
@@ -706,7 +706,7 @@ test('a job is paused, resumed and run at once, and shows its history', async ()
   await page.keyboard.press('Escape')
 })
 
-test('a job and a timer are created on the scheduler page; a taken name and a bad payload are refused', async () => {
+test('a job and a timer are created in the dashboard; a taken name and a bad payload are refused', async () => {
   const taken = await createJob(fixture.db)
   const { page, goTo } = olga
   await goTo('scheduler')

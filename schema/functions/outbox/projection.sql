@@ -146,7 +146,7 @@ DECLARE
   v_last bigint;
   v_block record;
 BEGIN
-  -- Of several callers one projects. The others return no row.
+  -- One caller at a time projects. The others return no row.
   SELECT p.last_block INTO v_last FROM ledger_projection p FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
     RETURN;
