@@ -241,7 +241,7 @@ test('/docs finds an operation, marks optional fields and sends it with the toke
   const { page, browserErrors } = await visit(fixture.browser, `${fixture.http.address}/docs`, phone)
   const search = page.getByRole('searchbox', { name: 'Search operations' })
   await page.getByText(/^(\d+) of \1 operations$/).waitFor()
-  await search.fill('get identity')
+  await search.fill('get caller')
   await page.getByText(/^1 of \d+ operations$/).waitFor()
   await page.getByText('Identity of the caller').click()
   const send = page.getByRole('button', { name: 'Send' })

@@ -91,7 +91,7 @@ describe('when values are formatted', () => {
     expect([milliseconds(null), milliseconds(0), milliseconds(999), milliseconds(1_000), milliseconds(12_345)]).toEqual(
       ['–', '0 ms', '999 ms', '1.00 s', '12.3 s'],
     )
-    expect([share(0, 0), share(1, 3), share(9_999, 10_000), share(3, 3)]).toEqual(['0 %', '33.3 %', '99.9 %', '100 %'])
+    expect([share(0, 0), share(1, 3), share(9_999, 10_000), share(3, 3)]).toEqual(['–', '33.3 %', '99.9 %', '100 %'])
     expect([shortId('short'), shortId('019a2b3c-0000-7000-8000-000000000001')]).toEqual(['short', '…0000000001'])
   })
 })
