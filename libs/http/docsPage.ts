@@ -177,7 +177,8 @@ function describe(box, path, method, one) {
 
 function scopeOf(one) {
   if (one.security.length === 0) return 'none'
-  return one.security.map(({ bearer }) => bearer[0]).join(' or ')
+  // A session needs the same scopes as a token.
+  return one.security.flatMap(({ bearer = [] }) => bearer).join(' or ')
 }
 
 function field(text, control) {

@@ -256,7 +256,7 @@ test('/docs finds an operation, marks optional fields and sends it with the toke
   expect(page.url()).toBe(`${fixture.http.address}/docs`)
 
   await search.fill('post /v1/instructions')
-  await page.getByText('Accepts one payment').click()
+  await page.getByText('Accepts one payment, and').click()
   const fields = page.getByRole('table', { name: 'Fields of the request' })
   expect(await fields.getByRole('row', { name: /^railType/ }).innerText()).toContain('required')
   expect(await fields.getByRole('row', { name: /^instructionId/ }).innerText()).toContain('optional')
