@@ -198,12 +198,16 @@ CREATE TABLE ledger_projection (
   singleton boolean NOT NULL DEFAULT true,
   last_block bigint NOT NULL DEFAULT 0,
   projected_to timestamp with time zone,
+  hashed_block bigint NOT NULL DEFAULT 0,
+  hash_key text,
   CONSTRAINT ledger_projection_is_one_row CHECK (singleton),
   CONSTRAINT ledger_projection_pkey PRIMARY KEY (singleton)
 );
 COMMENT ON TABLE ledger_projection IS 'Position of the projection: one row, changed in the same transaction as the projected tables.';
 COMMENT ON COLUMN ledger_projection.last_block IS 'Last block whose rows are projected; 0 before the first.';
 COMMENT ON COLUMN ledger_projection.projected_to IS 'Time at which that block was sealed; null before the first.';
+COMMENT ON COLUMN ledger_projection.hashed_block IS 'Last block whose destinations are hashed; 0 before the first.';
+COMMENT ON COLUMN ledger_projection.hash_key IS 'Name of the key of those hashes, derived from the key; null before the first.';
 
 -- table ledger_verification_passes of symphony_owner
 CREATE TABLE ledger_verification_passes (
@@ -892,6 +896,17 @@ COMMENT ON TABLE payment_search IS 'One row per item, for lists and search. A fe
 COMMENT ON COLUMN payment_search.state IS 'State at the last projection of the item. CANCELLED is a FAILED item that was cancelled.';
 COMMENT ON COLUMN payment_search.rail_reference IS 'Reference of the rail in the latest attempt.';
 COMMENT ON COLUMN payment_search.amount IS 'Amount in the payload; null if it is unreadable, or if the field class of amount or currency is not public.';
+
+-- table payment_search_destinations of symphony_owner
+CREATE TABLE payment_search_destinations (
+  destination_hmac bytea NOT NULL,
+  outbox_id uuid NOT NULL,
+  CONSTRAINT payment_search_destinations_is_sha256 CHECK (octet_length(destination_hmac) = 32),
+  CONSTRAINT payment_search_destinations_pkey PRIMARY KEY (destination_hmac, outbox_id)
+);
+CREATE INDEX ix_payment_search_destinations_by_item ON payment_search_destinations USING btree (outbox_id);
+COMMENT ON INDEX ix_payment_search_destinations_by_item IS 'Retention: rows past their retention. One entry per row.';
+COMMENT ON TABLE payment_search_destinations IS 'HMAC-SHA-256 of the destinations of payments, with a key that only the API has. Without those that are encrypted or forbidden.';
 
 -- table reconciliation_closings of symphony_owner
 CREATE TABLE reconciliation_closings (
@@ -3816,7 +3831,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 d65960afd01c3eb8173af520ba9594679feed91a64482827d0470752d2dfe89d
+-- body: sha256 145e29d6099fae76321c06219950b76c188424eb1d6eec5603a76fd0ec897070
 COMMENT ON FUNCTION purge_ledger_projection(integer, integer) IS 'Deletes search rows of items older than the retention, and counts per minute after 8 days, per hour after 100 and per day after 3650, at most the batch size; returns their number. The ledger keeps all of it.';
 
 -- function raise_already_terminal(uuid) of symphony_owner
@@ -3894,7 +3909,7 @@ RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 998aec3e604fa9672aa7b6a0a860f6ab41f9a8489eaf3771a1c6f84f7ca1a476
+-- body: sha256 88a45025373745ea95b3049d7b44a69a49a2ad9a1fcef4d96dd17c2f35435867
 COMMENT ON FUNCTION rebuild_ledger_projection() IS 'Empties the search table and the counts. Workers fill them again from the first block. Returns the number of the block that had been reached.';
 
 -- function reconciliation_digests(uuid) of symphony_owner
@@ -4468,6 +4483,17 @@ SET search_path=symphony, pg_temp
 -- body: sha256 c34d8164ca72528adbf73e8cf02c9aec9dbffb250fc8f2d42b675813db4b8df3
 COMMENT ON FUNCTION stage_reconciliation_entries(text[], text[], text[], text[], text[], numeric[], text[], date[], date[], text[], bigint[], uuid) IS 'Stores entries of a statement until finish_reconciliation compares them. Returns the id of the upload, which further batches name.';
 
+-- function store_search_destinations(bigint, text, uuid[], bytea[]) of symphony_owner
+CREATE FUNCTION store_search_destinations(p_block_no bigint, p_hash_key text, p_outbox_ids uuid[], p_destination_hmacs bytea[])
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 6a3f078c0494e26daa1be83ef0c5b44ab60542c23aa00842682b550f814f23ac
+COMMENT ON FUNCTION store_search_destinations(bigint, text, uuid[], bytea[]) IS 'Stores the hashes of the destinations of the next block; returns false if it is not the next one, or if the stored hashes have another key.';
+
 -- function trace_context_or_null(text) of symphony_owner
 CREATE FUNCTION trace_context_or_null(p_value text)
 RETURNS text
@@ -4729,6 +4755,7 @@ GRANT EXECUTE ON function schedule_timer(text, jsonb, timestamp with time zone, 
 GRANT EXECUTE ON function seal_ledger_block(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function set_participant_outbox_policy(text, text) TO symphony_control;
 GRANT EXECUTE ON function stage_reconciliation_entries(text[], text[], text[], text[], text[], numeric[], text[], date[], date[], text[], bigint[], uuid) TO symphony_control;
+GRANT EXECUTE ON function store_search_destinations(bigint, text, uuid[], bytea[]) TO symphony_control;
 GRANT EXECUTE ON function trigger_job(text) TO symphony_control;
 GRANT EXECUTE ON function unreadable_reconciliation_payments(uuid, text, integer, uuid) TO symphony_control;
 GRANT EXECUTE ON function unserved_outbox_rails(text[]) TO symphony_ingest;
@@ -4821,6 +4848,7 @@ GRANT SELECT ON table payment_outbox_proposals TO symphony_control;
 GRANT SELECT ON table payment_outbox_proposals TO symphony_readonly;
 GRANT SELECT ON table payment_search TO symphony_auditor;
 GRANT SELECT ON table payment_search TO symphony_control;
+GRANT SELECT ON table payment_search_destinations TO symphony_auditor;
 GRANT SELECT ON table reconciliation_closings TO symphony_auditor;
 GRANT SELECT ON table reconciliation_closings TO symphony_control;
 GRANT SELECT ON table reconciliation_closings TO symphony_readonly;

@@ -1,4 +1,10 @@
-import type { EnqueueChecks, InstructionEncryptor, OutboxStatus, readItemViews } from '../outbox/index.js'
+import type {
+  DestinationHash,
+  EnqueueChecks,
+  InstructionEncryptor,
+  OutboxStatus,
+  readItemViews,
+} from '../outbox/index.js'
 import type { ReconcileOptions, Reconciliation } from '../reconciliation/index.js'
 import type { Identity } from './access/Identity.js'
 import type { AlertRule } from '../observability/index.js'
@@ -53,6 +59,8 @@ export interface Api {
   readonly alertRules?: readonly AlertRule[]
   /** Rails that check payments before COMMIT. @default no check */
   readonly rails?: EnqueueChecks['rails']
+  /** Hash of destinations. Without it, search by destination is refused. */
+  readonly destinationHash?: DestinationHash
   /** Field protection. Without it, payloads are shown as stored. */
   readonly protection?: PayloadProtection
 }

@@ -50,6 +50,7 @@ export const PROBLEMS = Object.freeze({
   INTERNAL: { status: 500, title: 'Internal error' },
   DATABASE_UNAVAILABLE: { status: 503, title: 'The database cannot be reached' },
   ENCRYPTION_UNAVAILABLE: { status: 503, title: 'This server has no key to encrypt or decrypt a field with' },
+  DESTINATION_SEARCH_UNAVAILABLE: { status: 503, title: 'This server cannot search by destination now' },
   OPERATE_UNAVAILABLE: { status: 503, title: 'This server may not act for the caller' },
   STREAMS_EXHAUSTED: { status: 503, title: 'Too many open streams' },
   IDENTITY_PROVIDER_UNAVAILABLE: { status: 503, title: 'The identity provider does not answer' },

@@ -3,7 +3,7 @@ import { isActorGateway } from '../access/index.js'
 import type { Clock } from '../core/index.js'
 import { withActor, type Actor, type Database } from '../db/index.js'
 import { ALERT_RULES, AlertWatch, Metrics, type AlertRule } from '../observability/index.js'
-import { readItems, readRailFields } from '../outbox/index.js'
+import { DestinationHash, DestinationHasher, readItems, readRailFields } from '../outbox/index.js'
 import { maskPayloadText, mergeFieldRules } from '../rails/index.js'
 import { reconcile, RECONCILE_TIMEOUT_MS } from '../reconciliation/index.js'
 import {
@@ -43,6 +43,11 @@ export interface HttpServerOptions {
   readonly oidc?: OidcOptions
   /** Senders of webhooks, by source. Their messages go to the inbox. @default none */
   readonly webhooks?: WebhookSources
+  /**
+   * Secret of at least 32 bytes with which destinations are hashed for search. Every API of a database needs the same.
+   * @default no search by destination
+   */
+  readonly searchKey?: string
   readonly limits?: HttpLimits
   /** @default ALERT_RULES */
   readonly alertRules?: readonly AlertRule[]
@@ -65,13 +70,21 @@ export function createHttpServer(options: HttpServerOptions): HttpServer {
   const metrics = options.metrics ?? countEvents(new Metrics({ version: version ?? '0.0.0' }), symphony, fleet)
   const readStatus = () => readSystemStatus(database)
   const folder = api ? dashboardFolder() : undefined
-  return buildHttpServer({
+  const hash = !api || options.searchKey === undefined ? undefined : new DestinationHash(options.searchKey)
+  const server = buildHttpServer({
     log,
     accessToken,
     isReady: () => isReady(database),
     metrics: new MetricsEndpoint(metrics.registry, readStatus),
     ...(api
-      ? { api: { ...apiOf(parts, fleet), readStatusSnapshot: snapshots(readStatus, alertRules), alertRules } }
+      ? {
+          api: {
+            ...apiOf(parts, fleet),
+            readStatusSnapshot: snapshots(readStatus, alertRules),
+            alertRules,
+            ...(hash === undefined ? {} : { destinationHash: hash }),
+          },
+        }
       : {}),
     ...(webhooks === undefined
       ? {}
@@ -85,6 +98,25 @@ export function createHttpServer(options: HttpServerOptions): HttpServer {
     ...(version === undefined ? {} : { version }),
     ...(clock === undefined ? {} : { clock }),
   })
+  if (hash === undefined) return server
+  const report = ({ error }: { readonly error: unknown }) => log.warn({ err: error }, 'search_fault')
+  return withHasher(server, new DestinationHasher(database.as('symphony_control'), hash, report))
+}
+
+/** Hashes destinations while the server listens. */
+function withHasher(server: HttpServer, hasher: DestinationHasher): HttpServer {
+  return {
+    routes: server.routes,
+    listen: async (address) => {
+      const listening = await server.listen(address)
+      await hasher.start()
+      return listening
+    },
+    close: async () => {
+      await hasher.stop()
+      await server.close()
+    },
+  }
 }
 
 /** Counts the events of the Symphony and of the fleet. The events of a fleet include those of its Symphonies. */

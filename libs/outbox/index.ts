@@ -125,6 +125,10 @@ export { proposePaymentOutbox, type ProposedItem } from './propose.js'
 export { findItems, readRecentlyChanged } from './reads/find.js'
 export { searchItems, searchParticipant } from './reads/search.js'
 export type { CreatedRange, ItemSearch } from './reads/search.js'
+export { DestinationHash, DestinationHasher, OTHER_KEY } from './DestinationHasher.js'
+export type { HasherCounts, HasherEvent } from './DestinationHasher.js'
+export { readHashing, readNextDestinations, storeSearchDestinations } from './reads/destinations.js'
+export type { BlockDestinations, Hashing } from './reads/destinations.js'
 export { countProjected, isByAmount, narrowProjected, searchProjected } from './reads/projected.js'
 export type {
   ProjectedCursor,

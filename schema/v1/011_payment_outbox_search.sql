@@ -6,6 +6,8 @@ CREATE TABLE IF NOT EXISTS ledger_projection (
   singleton boolean PRIMARY KEY DEFAULT true,
   last_block bigint NOT NULL DEFAULT 0,
   projected_to timestamptz,
+  hashed_block bigint NOT NULL DEFAULT 0,
+  hash_key text,
   CONSTRAINT ledger_projection_is_one_row CHECK (singleton)
 );
 INSERT INTO ledger_projection DEFAULT VALUES ON CONFLICT DO NOTHING;
@@ -13,6 +15,9 @@ COMMENT ON TABLE ledger_projection IS
   'Position of the projection: one row, changed in the same transaction as the projected tables.';
 COMMENT ON COLUMN ledger_projection.last_block IS 'Last block whose rows are projected; 0 before the first.';
 COMMENT ON COLUMN ledger_projection.projected_to IS 'Time at which that block was sealed; null before the first.';
+COMMENT ON COLUMN ledger_projection.hashed_block IS 'Last block whose destinations are hashed; 0 before the first.';
+COMMENT ON COLUMN ledger_projection.hash_key IS
+  'Name of the key of those hashes, derived from the key; null before the first.';
 
 -- The columns of ids sort by bytes, so that a range of an index finds a prefix in every database.
 CREATE TABLE IF NOT EXISTS payment_search (
@@ -39,6 +44,16 @@ COMMENT ON COLUMN payment_search.state IS
 COMMENT ON COLUMN payment_search.rail_reference IS 'Reference of the rail in the latest attempt.';
 COMMENT ON COLUMN payment_search.amount IS
   'Amount in the payload; null if it is unreadable, or if the field class of amount or currency is not public.';
+
+CREATE TABLE IF NOT EXISTS payment_search_destinations (
+  destination_hmac bytea NOT NULL,
+  outbox_id uuid NOT NULL,
+  PRIMARY KEY (destination_hmac, outbox_id),
+  CONSTRAINT payment_search_destinations_is_sha256 CHECK (octet_length(destination_hmac) = 32)
+);
+COMMENT ON TABLE payment_search_destinations IS
+  'HMAC-SHA-256 of the destinations of payments, with a key that only the API has. Without those that are encrypted or '
+  'forbidden.';
 
 -- The row with an empty participant counts all participants of the rail.
 CREATE TABLE IF NOT EXISTS outbox_series (
@@ -104,6 +119,8 @@ CREATE INDEX IF NOT EXISTS ix_payment_search_by_amount ON payment_search (curren
   WHERE amount IS NOT NULL;
 COMMENT ON INDEX ix_payment_search_by_amount IS
   'Lists: payments by amount. One entry per payment with a public amount.';
+CREATE INDEX IF NOT EXISTS ix_payment_search_destinations_by_item ON payment_search_destinations (outbox_id);
+COMMENT ON INDEX ix_payment_search_destinations_by_item IS 'Retention: rows past their retention. One entry per row.';
 CREATE INDEX IF NOT EXISTS ix_outbox_series_by_time ON outbox_series (grain, starts_at);
 COMMENT ON INDEX ix_outbox_series_by_time IS 'Retention: rows past their retention. One entry per row.';
 CREATE INDEX IF NOT EXISTS ix_outbox_attempt_series_by_time ON outbox_attempt_series (grain, starts_at);

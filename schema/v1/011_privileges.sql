@@ -293,6 +293,10 @@ GRANT SELECT (
   returned
 ) ON payment_search TO symphony_readonly;
 GRANT EXECUTE ON FUNCTION rebuild_ledger_projection() TO symphony_control;
+-- The API hashes destinations as operator, which reads payloads and may empty these tables anyway. Only auditors, which
+-- read payloads, compare hashes: other readers could test guesses.
+GRANT EXECUTE ON FUNCTION store_search_destinations(bigint, text, uuid[], bytea[]) TO symphony_control;
+GRANT SELECT ON payment_search_destinations TO symphony_auditor;
 
 -- Age of the oldest unsealed row, and the session that delays sealing. Every login may see these facts about sessions.
 GRANT EXECUTE ON FUNCTION ledger_sealing_status() TO symphony_control, symphony_auditor, symphony_readonly;

@@ -130,6 +130,16 @@ describe('checkpoints', () => {
     expect(await failureOf(fixture.checkpoint(file))).toMatchObject({ code: 'CHECKPOINT_BUSY' })
   })
 
+  test('survive the command rebuild, which needs --yes and empties search and charts', async () => {
+    expect(await command(['ledger', 'rebuild'])).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining('--yes'),
+    })
+    const rebuilt = await command(['ledger', 'rebuild', '--yes'])
+    expect(rebuilt).toMatchObject({ exitCode: 0, stdout: expect.stringContaining('Workers fill them again from') })
+    expect(await fixture.verify()).toMatchObject({ breakCount: 0 })
+  })
+
   test('work with the commands keygen, checkpoint and verify; each mistake has its error code', async () => {
     const key = fixture.file('key.pem')
     const pub = fixture.file('pub.pem')

@@ -172,6 +172,16 @@ const ONE_BY_ONE = {
     callers: ['executor'],
     sound: () => ({ p_retention_seconds: '60', p_batch_size: '10' }),
   },
+  store_search_destinations: {
+    callers: ['control'],
+    sound: () => ({
+      p_block_no: '1',
+      p_hash_key: `'0123456789abcdef'`,
+      p_outbox_ids: 'ARRAY[gen_random_uuid()]',
+      p_destination_hmacs: `ARRAY[sha256('')]`,
+    }),
+    emptyLists: ['p_outbox_ids', 'p_destination_hmacs'],
+  },
   rebuild_ledger_projection: { callers: ['control'], sound: () => ({}) },
   verify_ledger_block: {
     callers: ['executor'],

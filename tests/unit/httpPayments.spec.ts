@@ -1,7 +1,10 @@
 import { beforeAll, describe, expect, test } from 'vitest'
-import { SCOPES } from '../../libs/access/index.js'
+import { SCOPES, type Scope } from '../../libs/access/index.js'
+import { call } from '../../libs/db/index.js'
 import type { HoldPage, OutboxPage, Proof, Status, Timeline } from '../../libs/http/index.js'
 import {
+  DestinationHash,
+  DestinationHasher,
   enqueuePaymentOutboxBatch,
   heartbeatOutboxWorker,
   recordLateOutcome,
@@ -16,7 +19,8 @@ import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
 import { sealLedger } from '../support/sealLedger.js'
 
 const db = await useTestDatabase()
-const fixture = closeAfterAll(await openHttpFixture(db))
+const destinationHash = new DestinationHash('a secret of thirty-two characters')
+const fixture = closeAfterAll(await openHttpFixture(db, { api: { destinationHash } }))
 const keys = new Map<string, string>()
 beforeAll(async () => {
   for (const owner of ['alice', 'bob']) keys.set(owner, (await createKey(db, { scopes: SCOPES, owner })).key)
@@ -151,6 +155,7 @@ describe('GET /v1/outbox', () => {
       'sort=largest',
       'currency=XTS&sort=oldest',
       'from=yesterday',
+      'destination=',
       'from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z',
       `sort=oldest&cursor=${next}`,
     ]) {
@@ -159,6 +164,36 @@ describe('GET /v1/outbox', () => {
         { code: 'INVALID_QUERY' },
       ])
     }
+  })
+
+  test('filters by destination for the scope audit, and refuses while the hashes are incomplete', async () => {
+    const destination = 'DE89 3704 0044 0532 0130 00'
+    const item = await enqueue(db, { railType: 'paid-to', participantId: 'payer', payload: { destination } })
+    await call(db.as('symphony_executor'), 'declare_outbox_rail', ['paid-to', true, '{}', 'w', true])
+    const hasher = new DestinationHasher(db.as('symphony_control'), destinationHash)
+    await sealLedger(db)
+    while ((await new LedgerProjector(db.as('symphony_executor')).runOnce()).more);
+    while ((await hasher.runOnce()).more);
+    const path = '/v1/outbox?destination=de89370400440532013000'
+    expect(await pages(path, 5)).toEqual([item.outboxId])
+    expect(await get('/v1/outbox/counts?destination=DE893704')).toMatchObject({ states: { PENDING: 0 } })
+    expect((await get<OutboxPage>(`/v1/outbox?q=${item.outboxId}&destination=DE1`)).items).toEqual([])
+    const asKey = async (scopes: readonly Scope[], participants?: readonly string[]) => {
+      const { key } = await createKey(db, { scopes, owner: 'carl', ...(participants && { participants }) })
+      return fixture.call(path, { headers: { authorization: `Bearer ${key}` } })
+    }
+    expect(await problemOf(await asKey(['read']))).toMatchObject({ code: 'SCOPE_MISSING' })
+    expect(await (await asKey(['read', 'audit'], ['other'])).json()).toMatchObject({ items: [] })
+    expect(await (await asKey(['read', 'audit'], ['payer'])).json()).toMatchObject({ items: [{ state: 'DUE' }] })
+    expect(fixture.logged()).not.toContain('0532013000')
+    for (const change of ['last_block = last_block + 99', `last_block = last_block - 99, hash_key = 'other'`]) {
+      await db.queryNoRole(`UPDATE ledger_projection SET ${change}`)
+      expect(await problemOf(await fixture.call(path))).toMatchObject({ code: 'DESTINATION_SEARCH_UNAVAILABLE' })
+    }
+    const without = await openHttpFixture(db)
+    const problem = await problemOf(await without.call(path))
+    await without.close()
+    expect(problem).toMatchObject({ status: 503, detail: expect.stringContaining('SYMPHONY_SEARCH_KEY') })
   })
 
   test('filters by each state', async () => {

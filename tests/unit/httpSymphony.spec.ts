@@ -1,8 +1,10 @@
-import { afterEach, beforeAll, expect, test } from 'vitest'
+import { afterEach, beforeAll, expect, test, vi } from 'vitest'
 import { createHttpServer, type HttpServerOptions } from '../../libs/http/index.js'
+import { LedgerProjector } from '../../libs/ledger/index.js'
 import { Symphony, SymphonyFleet } from '../../libs/symphony/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { bodyOf } from '../support/httpFixture.js'
+import { sealLedger } from '../support/sealLedger.js'
 import { statementOf } from '../support/statements.js'
 
 const db = await useTestDatabase()
@@ -50,7 +52,7 @@ async function serve(given: Partial<HttpServerOptions> = {}) {
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
 
 test('a server created from a Symphony accepts payments of its rails and shows their state', async () => {
-  const { symphony, call } = await serve()
+  const { symphony, call } = await serve({ searchKey: 'a secret of thirty-two characters' })
   const instruction = { instructionId: 'HS-1', participantId: 'shop', railType: 'bank', payload: PAYLOAD }
   expect((await call('/v1/instructions', instruction)).status).toBe(201)
   expect((await call('/v1/instructions', { ...instruction, railType: 'unknown' })).status).toBe(422)
@@ -61,6 +63,16 @@ test('a server created from a Symphony accepts payments of its rails and shows t
   expect(metrics).toContain('rail_answers_total{rail="bank",answer="success"} 1')
   const name = decodeURIComponent(new URL(url).pathname.slice(1))
   expect(await (await call('/v1/databases')).json()).toMatchObject({ databases: [{ name, state: 'up' }] })
+  // The server hashes destinations of sealed and projected blocks by itself.
+  await sealLedger(db)
+  while ((await new LedgerProjector(db.as('symphony_executor')).runOnce()).more);
+  await vi.waitFor(
+    async () =>
+      expect(await (await call('/v1/outbox?destination=de89 3704 0044 0532 0130 00')).json()).toMatchObject({
+        items: [{ instructionId: 'HS-1' }],
+      }),
+    { timeout: 10_000, interval: 100 },
+  )
 })
 
 test('a server created from a Symphony compares a statement with the payments of its rails', async () => {
@@ -91,12 +103,17 @@ test('a server with a fleet lists the databases of the fleet', async () => {
   expect(await (await call('/v1/databases')).json()).toMatchObject({ databases: [{ name: 'north', state: 'up' }] })
 })
 
-test('createHttpServer refuses a Symphony without a url and an object that is no Symphony', () => {
+test('createHttpServer refuses a Symphony without a url, an object that is no Symphony, and a short key', () => {
   expect(() => createHttpServer({ symphony: new Symphony() })).toThrow(
     expect.objectContaining({ code: 'DATABASE_URL_MISSING' }),
   )
   const { events } = new Symphony()
   expect(() => createHttpServer({ symphony: { events, close: async () => {} } })).toThrow(
     expect.objectContaining({ code: 'INVALID_ARGUMENT', argument: 'symphony' }),
+  )
+  const symphony = new Symphony({ url, schema: db.schema })
+  stops.push(() => symphony.close())
+  expect(() => createHttpServer({ symphony, searchKey: 'short' })).toThrow(
+    expect.objectContaining({ code: 'INVALID_ARGUMENT', argument: 'searchKey' }),
   )
 })

@@ -67,6 +67,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   outbox_attempt_series: { control: whole(), auditor: whole(), readonly: whole() },
   // A field class can forbid the amount.
   payment_search: { control: whole(), auditor: whole(), readonly: except('amount', 'currency') },
+  payment_search_destinations: { auditor: whole() },
   // Its results are in ledger_verifications.
   ledger_verification_passes: {},
   ledger_verifications: { control: whole(), auditor: whole(), readonly: whole() },
@@ -403,6 +404,7 @@ async function putARowInEveryTable(): Promise<void> {
      INSERT INTO reconciliation_upload_payments (upload_id, outbox_id, covered) VALUES (uuid_v7(), uuid_v7(), true);
      INSERT INTO payment_search (outbox_id, is_message, instruction_id, idempotency_key, participant_id, rail_type, state,
        returned) VALUES (uuid_v7(), false, 'i', 'k', 'p', 'r', 'PENDING', false);
+     INSERT INTO payment_search_destinations VALUES (sha256(''), uuid_v7());
      INSERT INTO outbox_series VALUES ('day', 'p', now(), 'r', false, 1, 0, 0, 0, 0, 0, 0, 0);
      INSERT INTO outbox_attempt_series VALUES ('day', 'r', now(), '', 0, 1)`,
   )

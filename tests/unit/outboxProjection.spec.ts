@@ -5,6 +5,8 @@ import { LedgerProjector, projectLedgerBlock, rebuildLedgerProjection } from '..
 import {
   cancelOutboxItem,
   countProjected,
+  DestinationHash,
+  DestinationHasher,
   findItems,
   LATENCY_RANGES,
   narrowProjected,
@@ -14,7 +16,9 @@ import {
   readSeries,
   recordOutboxReturn,
   searchItems,
+  readHashing,
   searchProjected,
+  storeSearchDestinations,
   type ProjectedFilter,
 } from '../../libs/outbox/index.js'
 import { useTestDatabase } from '../support/database.js'
@@ -331,6 +335,109 @@ describe('searches of the projection', () => {
     await expect(searchProjected(auditor(), { currency: 'EUR', sort: 'newest', limit })).rejects.toMatchObject({
       argument: 'sort',
     })
+  })
+})
+
+const hash = new DestinationHash('a secret of thirty-two characters')
+const hasher = new DestinationHasher(olga.control, hash)
+const declare = (railType: string, fields: object) =>
+  call(executor(), 'declare_outbox_rail', [railType, true, JSON.stringify(fields), 'w', true])
+
+async function hashAll(): Promise<void> {
+  await project()
+  while ((await hasher.runOnce()).more);
+}
+
+async function paidTo(destination: string): Promise<readonly string[]> {
+  const search = { destinationHmac: hash.of(destination), limit: 9 }
+  const { ids } = await searchProjected(auditor(), search)
+  expect((await searchProjected(auditor(), { ...search, sort: 'oldest' })).ids).toEqual(ids.toReversed())
+  return ids
+}
+
+async function hashesOf(destination: string): Promise<number> {
+  const text = `SELECT 1 FROM payment_search_destinations WHERE destination_hmac = $1`
+  return (await db.queryNoRole(text, [hash.of(destination)])).rows.length
+}
+
+describe('DestinationHasher', () => {
+  test('finds payments by destination in any spelling, with other filters, page by page', async () => {
+    const account = `DE89 ${randomUUID()}`
+    const railType = `rail-${randomUUID()}`
+    await declare(railType, { '/destination': 'masked' })
+    const pending = await enqueue(db, { railType, payload: { destination: account, amount: '7', currency: 'XTS' } })
+    await enqueue(db, { railType, payload: { destination: 7 } })
+    const paid = await enqueuePaid(db, { payload: { destination: account } })
+    await declare(paid.railType, {})
+    await hashAll()
+    expect(await paidTo(account.toLowerCase().replaceAll(' ', ''))).toEqual([paid.outboxId, pending.outboxId])
+    expect(await paidTo('another account')).toEqual([])
+    const of = { destinationHmac: hash.of(account), limit: 9 }
+    const search = async (more: ProjectedFilter) => (await searchProjected(auditor(), { ...of, ...more })).ids
+    expect(await search({ railType })).toEqual([pending.outboxId])
+    expect(await search({ participants: ['other'] })).toEqual([])
+    expect(await search({ currency: 'XTS' })).toEqual([pending.outboxId])
+    expect(await search({ createdTo: new Date(0) })).toEqual([])
+    const first = await searchProjected(auditor(), { ...of, limit: 1 })
+    expect(await searchProjected(auditor(), { ...of, limit: 2, after: first.next! })).toEqual({
+      ids: [pending.outboxId],
+      next: null,
+    })
+    expect((await countProjected(auditor(), of)).states).toMatchObject({ PENDING: 1, DISPATCHED: 1 })
+    expect(await narrowProjected(auditor(), [pending.outboxId, randomUUID()], of)).toEqual([pending.outboxId])
+  })
+
+  test('leaves out encrypted destinations, also after a later declaration, and undeclared rails', async () => {
+    const account = randomUUID()
+    const payload = { destination: account }
+    const [encrypted, later, undeclared] = [`rail-${randomUUID()}`, `rail-${randomUUID()}`, `rail-${randomUUID()}`]
+    await declare(encrypted, { '/destination': 'encrypted' })
+    await declare(later, {})
+    for (const railType of [encrypted, later, undeclared]) await enqueue(db, { railType, payload })
+    const sealed = `symphony.sealed.${account}`
+    await enqueue(db, { railType: later, payload: { destination: sealed } })
+    await hashAll()
+    expect([await hashesOf(account), await hashesOf(sealed)]).toEqual([2, 0])
+    expect(await paidTo(account)).toHaveLength(1)
+    await declare(later, { '/destination': 'encrypted' })
+    expect(await paidTo(account)).toEqual([])
+  })
+
+  test('stores each block once, again after a rebuild, and deletes old rows', async () => {
+    await hashAll()
+    expect(await hasher.runOnce()).toEqual({ blocks: 0, more: false })
+    expect(await readHashing(auditor())).toEqual({ keyName: hash.keyName, blocksBehind: 0n })
+    const first = { blockNo: 1n, keyName: hash.keyName, hashes: [] }
+    expect(await storeSearchDestinations(olga.control, first)).toBe(false)
+    await enqueue(db, { payload: { destination: 'DE75' } })
+    await hashAll()
+    expect(await hashesOf('DE75')).toBe(1)
+    await rebuildLedgerProjection(olga.control)
+    expect([await hashesOf('DE75'), (await readHashing(auditor())).keyName]).toEqual([0, null])
+    await hashAll()
+    expect(await hashesOf('DE75')).toBe(1)
+    await db.queryNoRole(
+      `INSERT INTO payment_search_destinations VALUES (sha256('old'), uuid_v7_floor(now() - interval '2 days'))`,
+    )
+    expect(await purgeLedgerProjection(executor(), 86_400, 1_000)).toBe(1)
+    expect(await hashesOf('DE75')).toBe(1)
+  })
+
+  test('stores nothing with another key, and reports that once', async () => {
+    await hashAll()
+    await enqueue(db, { payload: { destination: 'DE1' } })
+    await project()
+    const faults: unknown[] = []
+    const other = new DestinationHash('another secret of thirty-two bytes')
+    const wrong = new DestinationHasher(olga.control, other, ({ error }) => faults.push(error))
+    expect(await wrong.runOnce()).toEqual({ blocks: 0, more: false })
+    expect(await wrong.runOnce()).toEqual({ blocks: 0, more: false })
+    expect(faults).toMatchObject([{ argument: 'searchKey' }])
+    const { rows } = await db.queryNoRole<{ next: bigint }>('SELECT hashed_block + 1 AS next FROM ledger_projection')
+    const block = { blockNo: rows[0]!.next, hashes: [] }
+    expect(await storeSearchDestinations(olga.control, { ...block, keyName: other.keyName })).toBe(false)
+    expect(await storeSearchDestinations(olga.control, { ...block, keyName: hash.keyName })).toBe(true)
+    expect(() => new DestinationHash('short')).toThrow('32 bytes')
   })
 })
 

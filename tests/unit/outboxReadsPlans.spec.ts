@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { beforeAll, expect, test } from 'vitest'
 import type { Queryable } from '../../libs/db/index.js'
 import {
@@ -47,6 +48,10 @@ beforeAll(async () => {
        CASE WHEN substr(instruction_id, 3)::int % 500 = 0 THEN 'FAILED' ELSE 'DISPATCHED' END, 'ref-' || instruction_id,
        false, substr(instruction_id, 3)::int + 1, CASE WHEN substr(instruction_id, 3)::int % 2 = 0 THEN 'EUR' ELSE 'USD' END
      FROM payment_outbox_identities`,
+  )
+  await db.queryNoRole(
+    `INSERT INTO payment_search_destinations
+     SELECT sha256(('d-' || substr(instruction_id, 3)::int % 2000)::bytea), outbox_id FROM payment_outbox_identities`,
   )
   // Counts of 200 participants in 100 minutes.
   await db.queryNoRole(
@@ -113,6 +118,7 @@ function explained(name = 'symphony_readonly'): { readonly role: Queryable; read
 const LIMIT = 10
 const MIDDLE = '01981f0e-7c00-7000-8000-000000000000'
 const OLDEST = { sort: 'oldest', limit: LIMIT } as const
+const DESTINATION = createHash('sha256').update('d-7').digest()
 const RANGE = { currency: 'EUR', amountMin: '9001', amountMax: '10001' }
 const SERIES = { from: new Date('2026-01-31T00:00:00Z'), to: new Date('2026-01-31T02:00:00Z') }
 
@@ -185,6 +191,12 @@ test.each<[string, (role: Queryable) => Promise<unknown>]>([
   ],
   ['search by one amount', (role) => searchProjected(role, { ...RANGE, amountMax: '9001', limit: LIMIT })],
   ['count of a range of amounts', (role) => countProjected(role, { ...RANGE, amountMax: '9201' })],
+  ['search by destination', (role) => searchProjected(role, { destinationHmac: DESTINATION, limit: LIMIT })],
+  [
+    'search by destination from the oldest',
+    (role) => searchProjected(role, { ...OLDEST, destinationHmac: DESTINATION }),
+  ],
+  ['count of a destination', (role) => countProjected(role, { destinationHmac: DESTINATION })],
   ['match of given ids', (role) => narrowProjected(role, [MIDDLE], RANGE)],
 ])('%s reads at most 30 rows per row of its limit', async (_, ask) => {
   const { role, read } = explained('symphony_auditor')

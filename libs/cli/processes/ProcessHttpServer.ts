@@ -20,7 +20,7 @@ interface ProcessHttpServerOptions extends Pick<HttpServerOptions, 'symphony'> {
   readonly log: Logger
   readonly accessToken: string | undefined
   /** Options of the API and the dashboard; undefined serves neither. */
-  readonly api?: Pick<HttpServerOptions, 'accessTokenOwner' | 'oidc' | 'limits' | 'alertRules'>
+  readonly api?: Pick<HttpServerOptions, 'accessTokenOwner' | 'oidc' | 'searchKey' | 'limits' | 'alertRules'>
   readonly webhooks?: WebhookSources | undefined
 }
 
@@ -67,6 +67,7 @@ export class ProcessHttpServer {
 export interface ApiFiles {
   readonly webhooks: WebhookSources | undefined
   readonly oidc: OidcOptions | undefined
+  readonly searchKey: string | undefined
 }
 
 export async function loadApiFiles(settings: ApiSettings): Promise<ApiFiles> {
@@ -74,10 +75,11 @@ export async function loadApiFiles(settings: ApiSettings): Promise<ApiFiles> {
   return {
     webhooks: webhooks === undefined ? undefined : await loadWebhooksFile(webhooks),
     oidc: oidc === undefined ? undefined : await loadOidcFile(oidc, settings),
+    searchKey: await secretOf(settings.searchKey, '--search-key-file', settings.searchKeyFile),
   }
 }
 
-export function createApiOptions(settings: ApiSettings & AlertSettings, { oidc }: ApiFiles) {
+export function createApiOptions(settings: ApiSettings & AlertSettings, { oidc, searchKey }: ApiFiles) {
   return {
     accessTokenOwner: processUser(),
     limits: {
@@ -87,6 +89,7 @@ export function createApiOptions(settings: ApiSettings & AlertSettings, { oidc }
     },
     alertRules: alertRules(settings),
     ...(oidc === undefined ? {} : { oidc }),
+    ...(searchKey === undefined ? {} : { searchKey }),
   }
 }
 
@@ -102,12 +105,18 @@ function processUser(): string {
 
 /** Reads the trusted identity provider and the meaning of its claims. The secret of this server is a setting beside. */
 async function loadOidcFile(path: string, settings: ApiSettings): Promise<OidcOptions> {
-  const { oidcClientSecret, oidcClientSecretFile: file } = settings
-  const flag = '--oidc-client-secret-file'
-  const secret =
-    file === undefined ? oidcClientSecret : requiredText(flag, String(await readFlagFile(flag, file)).trim(), 1_024)
+  const secret = await secretOf(settings.oidcClientSecret, '--oidc-client-secret-file', settings.oidcClientSecretFile)
   const json = parseStrictJson(await readFlagFile('--oidc', path), { argument: 'oidc' })
   return readOidcOptions(json, secret === undefined ? {} : { clientSecret: secret })
+}
+
+/** Returns the secret of a file, or that of the environment. */
+async function secretOf(
+  given: string | undefined,
+  flag: string,
+  file: string | undefined,
+): Promise<string | undefined> {
+  return file === undefined ? given : requiredText(flag, String(await readFlagFile(flag, file)).trim(), 1_024)
 }
 
 /** Reads the senders of webhooks with their secrets. The file is separate, because few people may read it. */

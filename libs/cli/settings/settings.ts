@@ -287,6 +287,19 @@ export const SETTINGS = Object.freeze({
     default: undefined,
     help: 'file with the secret of this server at the identity provider',
   }),
+  searchKey: setting({
+    env: 'SYMPHONY_SEARCH_KEY',
+    kind: text(1_024),
+    default: undefined,
+    help: 'secret that hashes destinations for search',
+  }),
+  searchKeyFile: setting({
+    flag: '--search-key-file <file>',
+    env: 'SYMPHONY_SEARCH_KEY_FILE',
+    kind: path(),
+    default: undefined,
+    help: 'file with the secret that hashes destinations for search',
+  }),
   requestsPerSecond: setting({
     flag: '--requests-per-second <n>',
     env: 'SYMPHONY_REQUESTS_PER_SECOND',
@@ -448,6 +461,8 @@ export const API = [
   'oidc',
   'oidcClientSecret',
   'oidcClientSecretFile',
+  'searchKey',
+  'searchKeyFile',
   'requestsPerSecond',
   'streamsMax',
   'statementMibMax',

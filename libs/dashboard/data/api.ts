@@ -69,6 +69,7 @@ export interface PaymentFilter {
   readonly amountMin?: string
   readonly amountMax?: string
   readonly sort?: string
+  readonly destination?: string
 }
 
 /** Start and end, exclusive, of a chart. */

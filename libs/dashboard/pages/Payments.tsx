@@ -42,7 +42,9 @@ const RETURNED = 'RETURNED'
 const COLUMNS = ['Payment', 'State', 'Amount', 'Rail', 'Participant', 'Attempts', 'Last answer', 'Created']
 
 export function Payments() {
-  const filter = filterOf(route.value.query)
+  // Not in the address: links and the history of the browser must not hold account numbers.
+  const [destination, setDestination] = useState('')
+  const filter = { ...filterOf(route.value.query), ...(destination === '' ? {} : { destination }) }
   const key = JSON.stringify(filter)
   const payments = usePages<OutboxItem>(key, (cursor, signal) =>
     listPayments({ ...toQuery(filter), limit: PAGE_SIZE, ...(cursor === undefined ? {} : { cursor }) }, signal),
@@ -65,7 +67,7 @@ export function Payments() {
           ) : null}
         </div>
       </header>
-      <Filters filter={filter} />
+      <Filters filter={filter} onDestination={setDestination} />
       <Counts filter={filter} />
       <section class="panel" aria-label="Payments">
         {problem === undefined ? null : <ProblemNote problem={problem} onRetry={payments.refresh} />}
@@ -180,7 +182,12 @@ function withState(row: OutboxItem, state: OutboxItem['state'] | undefined): Out
   return state === undefined || state === row.state ? row : { ...row, state }
 }
 
-function Filters({ filter }: { readonly filter: Filter }) {
+interface FiltersProps {
+  readonly filter: Filter
+  readonly onDestination: (destination: string) => void
+}
+
+function Filters({ filter, onDestination }: FiltersProps) {
   const search = useRef<HTMLInputElement>(null)
   // Sets the focus before the first paint, so that no letter typed after the slash is lost.
   useLayoutEffect(() => {
@@ -223,6 +230,16 @@ function Filters({ filter }: { readonly filter: Filter }) {
       <ParticipantFilter participant={filter.participant} />
       <TimeRangeFilter range={filter} of="Created" />
       <AmountFilter filter={filter} />
+      {hasScope('audit') ? (
+        <input
+          class="input"
+          aria-label="Destination"
+          placeholder="Any destination"
+          title="The whole destination, such as an IBAN"
+          autocomplete="off"
+          onChange={({ currentTarget }) => onDestination(currentTarget.value.trim())}
+        />
+      ) : null}
     </search>
   )
 }

@@ -40,7 +40,7 @@ export function outboxRoutes(api: Api): readonly Route[] {
       path: '/v1/outbox',
       tag: 'payments',
       summary:
-        'Payments, newest first, filtered by state, return, rail, participant, time, amount or a search word. Failed payments are sorted by the time of their failure.',
+        'Payments, newest first, filtered by state, return, rail, participant, time, amount, destination or a search word. Failed payments are sorted by the time of their failure.',
       access: 'read',
       participants: 'filtered',
       query: {
@@ -62,7 +62,7 @@ export function outboxRoutes(api: Api): readonly Route[] {
         ...page,
       },
       answers: { 200: { description: 'A page of payments.', schema: OutboxPage } },
-      problems: ['INVALID_QUERY', 'PARTICIPANT_REFUSED'],
+      problems: ['INVALID_QUERY', 'PARTICIPANT_REFUSED', 'DESTINATION_SEARCH_UNAVAILABLE'],
       invalid: 'INVALID_QUERY',
       example: {
         query: { state: 'DISPATCHED', limit: '20' },
@@ -70,7 +70,7 @@ export function outboxRoutes(api: Api): readonly Route[] {
         answer: { items: [ITEM_EXAMPLE], next: null },
       },
       handle: async ({ identity, query }) => {
-        const found = await findPayments(roles, identity, query)
+        const found = await findPayments(api, identity, query)
         const items = await readItemViews(roles.readonly, found.ids)
         // A search by word ignores these filters, and the search table may have an older state.
         return { items: items.filter((item) => matchesLive(item, query)), next: found.next }
@@ -85,7 +85,7 @@ export function outboxRoutes(api: Api): readonly Route[] {
       participants: 'filtered',
       query: filters,
       answers: { 200: { description: 'Counts of at most 20000 payments.', schema: OutboxCounts } },
-      problems: ['INVALID_QUERY', 'PARTICIPANT_REFUSED'],
+      problems: ['INVALID_QUERY', 'PARTICIPANT_REFUSED', 'DESTINATION_SEARCH_UNAVAILABLE'],
       invalid: 'INVALID_QUERY',
       example: {
         query: { rail: EXAMPLE.railType },
@@ -96,7 +96,7 @@ export function outboxRoutes(api: Api): readonly Route[] {
           truncated: false,
         },
       },
-      handle: ({ identity, query }) => countPayments(roles, identity, query),
+      handle: ({ identity, query }) => countPayments(api, identity, query),
     }),
     route({
       method: 'GET',

@@ -4,6 +4,8 @@ import {
   findItems,
   isByAmount,
   narrowProjected,
+  OTHER_KEY,
+  readHashing,
   searchItems,
   searchParticipant,
   searchProjected,
@@ -54,6 +56,13 @@ export const filters = {
   currency: Type.Optional(Type.String({ pattern: '^[A-Z]{3}$', description: 'an ISO 4217 code; sorts by amount' })),
   amountMin: Type.Optional(Decimal),
   amountMax: Type.Optional(Decimal),
+  destination: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 255,
+      description: 'whole destination; spaces and letter case do not matter. Also needs the scope audit',
+    }),
+  ),
 }
 
 interface ListQuery extends FilterQuery {
@@ -63,17 +72,18 @@ interface ListQuery extends FilterQuery {
 }
 
 /** Returns the ids of a page. */
-export async function findPayments(roles: Api['roles'], identity: Identity, query: ListQuery): Promise<Found> {
+export async function findPayments(api: Api, identity: Identity, query: ListQuery): Promise<Found> {
   const { q, state, cursor, limit = LIMIT_DEFAULT } = query
-  const filter = filterOf(identity, query)
+  const { roles } = api
+  const filter = await filterOf(api, identity, query)
   if (q !== undefined) return named(roles, q, { filter, keyScope: identity.keyScope, cursor, limit })
   const page = { state, cursor, limit }
   return isProjected(filter) ? projected(roles, filter, page) : listed(roles.readonly, filter, page)
 }
 
-export function countPayments(roles: Api['roles'], identity: Identity, query: FilterQuery): Promise<StateCounts> {
-  const filter = filterOf(identity, query)
-  return countProjected(roleFor(roles, filter), { ...filter, ...ofState(query.state) })
+export async function countPayments(api: Api, identity: Identity, query: FilterQuery): Promise<StateCounts> {
+  const filter = await filterOf(api, identity, query)
+  return countProjected(roleFor(api.roles, filter), { ...filter, ...ofState(query.state) })
 }
 
 interface Page {
@@ -101,11 +111,12 @@ interface FilterQuery {
   readonly currency?: string
   readonly amountMin?: string
   readonly amountMax?: string
+  readonly destination?: string
   readonly sort?: ProjectedFilter['sort']
 }
 
-function filterOf(identity: Identity, query: FilterQuery): Filter {
-  const { kind, rail, participant, currency, amountMin, amountMax, sort } = query
+async function filterOf(api: Api, identity: Identity, query: FilterQuery): Promise<Filter> {
+  const { kind, rail, participant, currency, amountMin, amountMax, sort, destination } = query
   return {
     returned: query.returned === 'true',
     ...ofParticipants(participantsFor(identity, participant)),
@@ -116,8 +127,30 @@ function filterOf(identity: Identity, query: FilterQuery): Filter {
     ...(amountMin === undefined ? {} : { amountMin }),
     ...(amountMax === undefined ? {} : { amountMax }),
     ...(sort === undefined ? {} : { sort }),
+    ...(destination === undefined ? {} : { destinationHmac: await hashOf(api, identity, destination) }),
   }
 }
+
+/** Refuses callers that may not read destinations, because a search would confirm their guesses. */
+async function hashOf({ destinationHash, roles }: Api, { scopes }: Identity, destination: string): Promise<Buffer> {
+  if (!scopes.includes('audit'))
+    throw new ProblemError('SCOPE_MISSING', 'A filter by destination needs the scope audit.')
+  if (destinationHash === undefined) throw noSearch('Start the API with a secret in SYMPHONY_SEARCH_KEY.')
+  const { keyName, blocksBehind } = await readHashing(roles.auditor)
+  if (keyName !== null && keyName !== destinationHash.keyName) throw noSearch(`SYMPHONY_SEARCH_KEY: ${OTHER_KEY}`)
+  // An empty page would be read as "no such payment".
+  if (blocksBehind > BLOCKS_BEHIND_MAX) {
+    throw noSearch(`Destinations of ${blocksBehind} blocks are not hashed yet. Repeat the request later.`)
+  }
+  return destinationHash.of(destination)
+}
+
+function noSearch(detail: string): ProblemError {
+  return new ProblemError('DESTINATION_SEARCH_UNAVAILABLE', detail)
+}
+
+/** About a minute of sealing. */
+const BLOCKS_BEHIND_MAX = 60n
 
 /** Whether the live state of an item matches the filters that need no index. */
 export function matchesLive(item: OutboxItem, { kind, state, returned, rail, from, to }: FilterQuery): boolean {
@@ -133,13 +166,13 @@ export function matchesLive(item: OutboxItem, { kind, state, returned, rail, fro
 }
 
 /** Whether only the search table can answer. */
-function isProjected({ currency, amountMin, amountMax, sort }: Filter): boolean {
-  return [currency, amountMin, amountMax, sort].some((value) => value !== undefined)
+function isProjected({ currency, amountMin, amountMax, sort, destinationHmac }: Filter): boolean {
+  return [currency, amountMin, amountMax, sort, destinationHmac].some((value) => value !== undefined)
 }
 
-/** Only auditors read amounts in the search table; the search leaves out rails that hide them. */
-function roleFor(roles: Api['roles'], { currency }: Filter): Role {
-  return currency === undefined ? roles.readonly : roles.auditor
+/** Only auditors read amounts and hashes; the search leaves out rails that hide them. */
+function roleFor(roles: Api['roles'], { currency, destinationHmac }: Filter): Role {
+  return currency === undefined && destinationHmac === undefined ? roles.readonly : roles.auditor
 }
 
 /** Returns the states of the search table that an item in this state may have there. */

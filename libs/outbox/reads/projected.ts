@@ -29,6 +29,8 @@ export interface ProjectedFilter extends CreatedRange {
   readonly amountMin?: string
   /** Largest amount, included. */
   readonly amountMax?: string
+  /** Hash of the destination, see `DestinationHash`. Needs the role auditor. */
+  readonly destinationHmac?: Buffer
   /** @default largest with a currency and without a single amount, else newest */
   readonly sort?: SearchSort
 }
@@ -125,7 +127,9 @@ function prepare(role: Queryable, search: ProjectedFilter & { readonly after?: P
   const id = (time: Date) => bind(minUuidAt(time), 'uuid')
   // Filters with an index, the most selective first. The first one given decides the index.
   const filters = [
-    search.currency === undefined ? undefined : () => amountCondition(search, bind),
+    search.destinationHmac === undefined && search.currency === undefined
+      ? undefined
+      : () => [...destinationCondition(), ...amountCondition(search, bind)].join(' AND '),
     participants?.length === 1
       ? () => `s.participant_id = ${bind(requiredId('participants[0]', participants[0]), 'text')}`
       : undefined,
@@ -143,11 +147,18 @@ function prepare(role: Queryable, search: ProjectedFilter & { readonly after?: P
       ? `(s.amount, s.outbox_id) ${beyond} (${bind(cursor.amount, 'numeric')}, ${last})`
       : `s.outbox_id ${beyond} ${last}`
   }
+  const further = () => (after === undefined ? [] : [position(after)])
+  const destinationCondition = () =>
+    search.destinationHmac === undefined ? [] : [`s.outbox_id = ANY (ARRAY(${destinations()}))`]
+  // The ids come as a list, so that the order of the result does not decide the index.
+  const destinations = () => `SELECT s.outbox_id FROM ${qualify(role, 'payment_search_destinations')} s
+    WHERE s.destination_hmac = ${bind(search.destinationHmac, 'bytea')}${byAmount ? '' : and([...created(), ...further()])}
+    ORDER BY s.outbox_id ${byAmount ? 'DESC' : direction} LIMIT ${STRETCH}`
   const range = [
     `s.is_message = ${bind(kind === 'message', 'boolean')}`,
     ...(first === undefined ? [] : [first()]),
     ...(byAmount ? [] : created()),
-    ...(after === undefined ? [] : [position(after)]),
+    ...further(),
   ]
   const rangeValues = [...values]
   const rest = [
@@ -159,6 +170,7 @@ function prepare(role: Queryable, search: ProjectedFilter & { readonly after?: P
       ? []
       : [`s.participant_id = ANY (${bind(participants, 'text[]')})`]),
     ...(search.currency === undefined ? [] : [publicAmount(role)]),
+    ...(search.destinationHmac === undefined ? [] : [shownDestination(role)]),
   ]
   return {
     range: `SELECT s.outbox_id, ${byAmount ? 's.amount' : `'' AS amount`}, s.state, s.returned, s.rail_type, s.participant_id
@@ -190,17 +202,31 @@ function sortOf({ currency, amountMin, amountMax, sort }: ProjectedFilter): Sear
 function amountCondition(
   { currency, amountMin, amountMax }: ProjectedFilter,
   bind: (value: unknown, type: string) => string,
-): string {
-  const of = `s.amount IS NOT NULL AND s.currency = ${bind(currency, 'text')}`
-  if (amountMin !== undefined && amountMin === amountMax) return `${of} AND s.amount = ${bind(amountMin, 'numeric')}`
-  const least = amountMin === undefined ? '' : ` AND s.amount >= ${bind(amountMin, 'numeric')}`
-  return `${of}${least}${amountMax === undefined ? '' : ` AND s.amount <= ${bind(amountMax, 'numeric')}`}`
+): readonly string[] {
+  if (currency === undefined) return []
+  const of = ['s.amount IS NOT NULL', `s.currency = ${bind(currency, 'text')}`]
+  if (amountMin !== undefined && amountMin === amountMax) return [...of, `s.amount = ${bind(amountMin, 'numeric')}`]
+  return [
+    ...of,
+    ...(amountMin === undefined ? [] : [`s.amount >= ${bind(amountMin, 'numeric')}`]),
+    ...(amountMax === undefined ? [] : [`s.amount <= ${bind(amountMax, 'numeric')}`]),
+  ]
+}
+
+/** As in the view outbox_operational_status: the rail is declared, and the class is public or masked. */
+function shownDestination(role: Queryable): string {
+  return `EXISTS (SELECT 1 FROM ${qualify(role, 'outbox_rails')} r WHERE r.rail_type = s.rail_type
+    AND NOT COALESCE(ARRAY[r.fields ->> '/destination', r.fields ->> '/*'] && '{encrypted,forbidden}', false))`
 }
 
 /** A declaration after the projection may hide amounts, so the classes are checked again. */
 function publicAmount(role: Queryable): string {
   return `NOT EXISTS (SELECT 1 FROM ${qualify(role, 'outbox_rails')} r WHERE r.rail_type = s.rail_type
     AND ARRAY[r.fields ->> '/amount', r.fields ->> '/currency', r.fields ->> '/*'] && '{masked,forbidden,encrypted}')`
+}
+
+function and(conditions: readonly string[]): string {
+  return conditions.map((condition) => ` AND ${condition}`).join('')
 }
 
 const COUNTED_MAX = 20_000

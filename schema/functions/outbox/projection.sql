@@ -174,14 +174,52 @@ DECLARE
   v_last bigint;
 BEGIN
   SELECT p.last_block INTO v_last FROM ledger_projection p FOR UPDATE;
-  TRUNCATE payment_search, outbox_series, outbox_attempt_series;
-  UPDATE ledger_projection p SET last_block = 0, projected_to = NULL;
+  TRUNCATE payment_search, payment_search_destinations, outbox_series, outbox_attempt_series;
+  UPDATE ledger_projection p SET last_block = 0, projected_to = NULL, hashed_block = 0, hash_key = NULL;
   RETURN v_last;
 END
 $$;
 COMMENT ON FUNCTION rebuild_ledger_projection() IS
   'Empties the search table and the counts. Workers fill them again from the first block. Returns the number of the '
   'block that had been reached.';
+
+CREATE OR REPLACE FUNCTION store_search_destinations(
+  p_block_no bigint, p_hash_key text, p_outbox_ids uuid[], p_destination_hmacs bytea[]
+) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: lookup
+BEGIN
+  PERFORM check_number('p_block_no', p_block_no, 1, 9223372036854775807);
+  IF p_hash_key IS NULL OR p_hash_key !~ '^[0-9a-f]{16}$' THEN
+    PERFORM refuse_argument('p_hash_key', '16 hexadecimal digits');
+  END IF;
+  IF p_outbox_ids IS NULL OR cardinality(p_outbox_ids) > 100000 OR array_ndims(p_outbox_ids) > 1
+    OR array_position(p_outbox_ids, NULL) IS NOT NULL
+  THEN
+    PERFORM refuse_argument('p_outbox_ids', 'a plain list of at most 100000 outbox ids');
+  END IF;
+  IF p_destination_hmacs IS NULL OR array_dims(p_destination_hmacs) IS DISTINCT FROM array_dims(p_outbox_ids)
+    OR EXISTS (SELECT 1 FROM unnest(p_destination_hmacs) h WHERE octet_length(h) IS DISTINCT FROM 32)
+  THEN
+    PERFORM refuse_argument('p_destination_hmacs', 'one hash of 32 bytes per outbox id');
+  END IF;
+  -- Of several processes one stores a block. One that read before a rebuild, or has another key, stores nothing.
+  UPDATE ledger_projection p SET hashed_block = p_block_no, hash_key = p_hash_key
+  WHERE p.hashed_block = p_block_no - 1 AND p.last_block >= p_block_no
+    AND COALESCE(p.hash_key, p_hash_key) = p_hash_key;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  INSERT INTO payment_search_destinations (destination_hmac, outbox_id)
+  SELECT g.hmac, g.outbox_id FROM unnest(p_destination_hmacs, p_outbox_ids) AS g(hmac, outbox_id)
+  ON CONFLICT DO NOTHING;
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION store_search_destinations(bigint, text, uuid[], bytea[]) IS
+  'Stores the hashes of the destinations of the next block; returns false if it is not the next one, or if the stored '
+  'hashes have another key.';
 
 CREATE OR REPLACE FUNCTION purge_ledger_projection(p_retention_seconds integer, p_batch_size integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -202,6 +240,12 @@ BEGIN
     WHERE o.outbox_id < uuid_v7_floor(v_now - make_interval(secs => p_retention_seconds))
     ORDER BY o.outbox_id LIMIT p_batch_size FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_deleted = ROW_COUNT;
+  DELETE FROM payment_search_destinations s WHERE s.ctid = ANY (ARRAY(
+    SELECT o.ctid FROM payment_search_destinations o
+    WHERE o.outbox_id < uuid_v7_floor(v_now - make_interval(secs => p_retention_seconds))
+    ORDER BY o.outbox_id LIMIT p_batch_size - v_deleted FOR UPDATE SKIP LOCKED));
+  GET DIAGNOSTICS v_rows = ROW_COUNT;
+  v_deleted := v_deleted + v_rows;
   FOR v_kept IN
     SELECT g.grain, v_now - g.kept AS since
     FROM (VALUES ('minute', interval '8 days'), ('hour', interval '100 days'), ('day', interval '3650 days'))

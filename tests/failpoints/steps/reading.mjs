@@ -30,6 +30,8 @@ export function readingSteps(tools) {
       await outbox.searchProjected(look(), { sort: 'oldest', limit: 10 })
       await outbox.countProjected(look(), { railType: payment.railType })
       await outbox.narrowProjected(as('auditor'), [outboxId], { currency: 'EUR' })
+      await outbox.readHashing(as('auditor'))
+      await outbox.readNextDestinations(as('control'))
       await outbox.readReplays(as('auditor'), [outboxId])
       await new outbox.RailWarnings(as('ingest')).find([payment.railType])
       await outbox.readRecentlyChanged(look(), { seconds: 60, limit: 10 })

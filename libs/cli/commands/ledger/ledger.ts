@@ -1,5 +1,7 @@
 import type { Command } from 'commander'
-import { createCheckpointKeys } from '../../../ledger/index.js'
+import { InvalidArgumentError } from '../../../core/index.js'
+import { createCheckpointKeys, rebuildLedgerProjection } from '../../../ledger/index.js'
+import { addOperatorOptions, asControl, printResult } from '../../operator/operator.js'
 import { addExamples, jsonOption } from '../../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../../settings/resolveSettings.js'
 import { TARGET } from '../../settings/settings.js'
@@ -15,6 +17,7 @@ export function registerLedger(program: Command, cli: Cli): void {
   registerCheckpoint(ledger, cli)
   registerKeygen(ledger, cli)
   registerExport(ledger, cli)
+  registerRebuild(ledger, cli)
 }
 
 function registerVerify(ledger: Command, cli: Cli): void {
@@ -105,6 +108,36 @@ Examples:
   symphony ledger export --out ./ledger-2026-11 && symphony ledger verify --export ./ledger-2026-11`,
     )
     .action((flags: GivenFlags) => runExport(flags, cli))
+}
+
+function registerRebuild(ledger: Command, cli: Cli): void {
+  addOperatorOptions(
+    ledger
+      .command('rebuild')
+      .description('empty the tables of search and charts; workers fill them again from the ledger'),
+  )
+    .option('--yes', 'confirm: until they are full again, search and charts miss payments')
+    .addHelpText('after', REBUILD_HELP)
+    .action((flags: GivenFlags) => runRebuild(flags, cli))
+}
+
+const REBUILD_HELP = `
+The ledger itself does not change. Run it after a change of SYMPHONY_SEARCH_KEY, or when search and ledger differ.
+Counts per minute and hour past their retention come back, and are removed again later.
+
+Examples:
+  symphony ledger rebuild --yes`
+
+async function runRebuild(flags: GivenFlags, cli: Cli): Promise<void> {
+  if (flags['yes'] !== true) {
+    throw new InvalidArgumentError(
+      '--yes',
+      'expected, because search and charts miss payments until they are full again',
+    )
+  }
+  const blocks = Number(await asControl('ledger', flags, cli, rebuildLedgerProjection))
+  const sentence = `Search and charts are empty. Workers fill them again from ${countOf(blocks, 'block')}.`
+  printResult({ blocks }, sentence, flags, cli)
 }
 
 async function runCheckpoint(flags: GivenFlags, cli: Cli): Promise<void> {
