@@ -706,7 +706,7 @@ CREATE TABLE payment_outbox_events (
   created_at timestamp with time zone NOT NULL DEFAULT now(),
   recorded_xid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
   CONSTRAINT payment_outbox_events_about_item_or_scope CHECK (num_nonnulls(outbox_id, scope) = 1),
-  CONSTRAINT payment_outbox_events_known_type CHECK (event_type = ANY (ARRAY['LATE_OUTCOME'::text, 'TERMINAL_BLOCKED'::text, 'HOLD_PLACED'::text, 'HOLD_RESOLVED'::text, 'DECISION_PROPOSED'::text, 'DECISION_WITHDRAWN'::text, 'REDRIVE_PROPOSED'::text, 'REDRIVE_CREATED'::text, 'PAUSED'::text, 'RESUMED'::text, 'POLICY_SET'::text, 'ENQUEUED'::text, 'LEASE_CLAIMED'::text, 'LEASE_RELEASED'::text, 'LEASE_RENEWED'::text, 'LEASE_EXPIRED_REPAIRED'::text, 'ATTEMPT_COMPLETED'::text, 'RESCHEDULED'::text, 'UNBLOCKED'::text, 'DISPATCH_BEGUN'::text, 'CONTRADICTION_REVIEWED'::text, 'BLOCKED'::text, 'MARKED_UNKNOWN'::text, 'FULL_TRAIL_SET'::text, 'RETURN_RECORDED'::text, 'LIMIT_PROPOSED'::text, 'LIMIT_SET'::text, 'LIMIT_WITHDRAWN'::text, 'DECISION_APPROVED'::text, 'RECONCILED'::text, 'FINDING_CLOSED'::text])),
+  CONSTRAINT payment_outbox_events_known_type CHECK (event_type = ANY (ARRAY['LATE_OUTCOME'::text, 'TERMINAL_BLOCKED'::text, 'HOLD_PLACED'::text, 'HOLD_RESOLVED'::text, 'DECISION_PROPOSED'::text, 'DECISION_WITHDRAWN'::text, 'REDRIVE_PROPOSED'::text, 'REDRIVE_CREATED'::text, 'PAUSED'::text, 'RESUMED'::text, 'POLICY_SET'::text, 'ENQUEUED'::text, 'LEASE_CLAIMED'::text, 'LEASE_RELEASED'::text, 'LEASE_RENEWED'::text, 'LEASE_EXPIRED_REPAIRED'::text, 'ATTEMPT_COMPLETED'::text, 'RESCHEDULED'::text, 'UNBLOCKED'::text, 'DISPATCH_BEGUN'::text, 'CONTRADICTION_REVIEWED'::text, 'BLOCKED'::text, 'MARKED_UNKNOWN'::text, 'FULL_TRAIL_SET'::text, 'RETURN_RECORDED'::text, 'LIMIT_PROPOSED'::text, 'LIMIT_SET'::text, 'LIMIT_WITHDRAWN'::text, 'DECISION_APPROVED'::text, 'RECONCILED'::text, 'FINDING_CLOSED'::text, 'NOTE_ADDED'::text])),
   CONSTRAINT payment_outbox_events_one_number_per_item UNIQUE (outbox_id, event_no),
   CONSTRAINT payment_outbox_events_one_number_per_scope UNIQUE (scope, event_no),
   CONSTRAINT payment_outbox_events_pkey PRIMARY KEY (event_id)
@@ -3356,6 +3356,17 @@ SET search_path=symphony, pg_temp
 -- body: sha256 7017847845006ca0a6c63fbc0d1998ca27d7aefad5b53e133d410aed2f9e9cd1
 COMMENT ON FUNCTION next_scheduler_event(boolean) IS 'Returns the next due time of a timer, a run or an active job, or expiry of a lease, or null; and the current time.';
 
+-- function note_outbox_item(uuid, text, text) of symphony_owner
+CREATE FUNCTION note_outbox_item(p_outbox_id uuid, p_note text, p_assignee text DEFAULT NULL::text)
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 2f1ee56c8d571ecc9eebe8afcc2ae9f7ef6c74f04b7673599098f433c955b05a
+COMMENT ON FUNCTION note_outbox_item(uuid, text, text) IS 'Appends a note to an item in any state. Each note keeps the assignee, sets another one, or clears it by an empty name. The item does not change.';
+
 -- function notify_outbox_pending() of symphony_owner
 CREATE FUNCTION notify_outbox_pending()
 RETURNS trigger
@@ -4710,6 +4721,7 @@ GRANT EXECUTE ON function master_keys_in_use() TO symphony_executor;
 GRANT EXECUTE ON function next_inbox_event() TO symphony_executor;
 GRANT EXECUTE ON function next_outbox_event(text[], boolean) TO symphony_executor;
 GRANT EXECUTE ON function next_scheduler_event(boolean) TO symphony_executor;
+GRANT EXECUTE ON function note_outbox_item(uuid, text, text) TO symphony_control;
 GRANT EXECUTE ON function outbox_backoff(integer, uuid, integer) TO symphony_executor;
 GRANT EXECUTE ON function pause_job(text) TO symphony_control;
 GRANT EXECUTE ON function pause_outbox(text, text, text) TO symphony_control;

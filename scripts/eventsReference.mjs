@@ -41,6 +41,7 @@ const KEPT = {
   TERMINAL_BLOCKED: 'an outcome was reported that contradicts the recorded one: an operator must review it',
   CONTRADICTION_REVIEWED: 'an operator compared a contradiction with the rail',
   HOLD_PLACED: 'the item was held, with the reason',
+  NOTE_ADDED: 'an operator added a note, with the assignee from then on',
   HOLD_RESOLVED: 'the hold was resolved, by the decision of two people',
   DECISION_PROPOSED: 'one person proposed how to resolve a held item',
   DECISION_WITHDRAWN: 'the proposal was withdrawn or refused',

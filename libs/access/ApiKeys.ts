@@ -4,6 +4,7 @@ import {
   requiredId,
   requiredText,
   requireKnownOptions,
+  PERSON_LENGTH_MAX,
 } from '../core/index.js'
 import { openOrUse, type DatabaseOptions, type RoleSource } from '../db/index.js'
 import { newApiKey } from './apiKey.js'
@@ -86,7 +87,7 @@ function requiredScopes(scopes: readonly Scope[]): readonly Scope[] {
 
 /** Checks the owner. Refuses outer spaces, because a second spelling of a name would count as a second person. */
 function requiredOwner(owner: string): string {
-  if (requiredText('owner', owner, OWNER_LENGTH_MAX) !== owner.trim()) {
+  if (requiredText('owner', owner, PERSON_LENGTH_MAX) !== owner.trim()) {
     throw new InvalidArgumentError('owner', 'expected a person without space at either end')
   }
   return owner
@@ -106,5 +107,4 @@ function expiryOf({ expiresAt }: ApiKeyRequest): Date | null {
   throw new InvalidArgumentError('expiresAt', 'expected a valid Date')
 }
 
-const OWNER_LENGTH_MAX = 200
 const PARTICIPANTS_MAX = 100

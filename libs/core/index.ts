@@ -49,6 +49,7 @@ export {
   PAYLOAD_BYTES_MAX,
   PAYLOAD_DEPTH_MAX,
   RAIL_REFERENCE_LENGTH_MAX,
+  PERSON_LENGTH_MAX,
   REASON_LENGTH_MAX,
 } from './limits.js'
 export { AMOUNT_MINOR_DIGITS_MAX, currencyCodes, formatMoney, minorUnitsOf, parseMoney } from './money.js'

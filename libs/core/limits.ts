@@ -62,3 +62,6 @@ export const RAIL_REFERENCE_LENGTH_MAX = 255
 
 /** Maximum length of an operator's reason for a hold, a redrive or a pause. */
 export const REASON_LENGTH_MAX = 1_000
+
+/** Maximum length of the name of a person, such as the owner of an API key. */
+export const PERSON_LENGTH_MAX = 200

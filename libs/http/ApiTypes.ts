@@ -31,6 +31,8 @@ import type {
   Hold,
   HoldPage,
   HoldPlaced,
+  NoteAdded,
+  NoteBody,
   PauseBody,
   ProposalPage,
   ReasonBody,
@@ -117,6 +119,8 @@ export interface ApiTypes {
   readonly Hold: Hold
   readonly HoldPage: HoldPage
   readonly HoldPlaced: HoldPlaced
+  readonly NoteAdded: NoteAdded
+  readonly NoteBody: NoteBody
   readonly InboxMessageView: InboxMessageView
   readonly InboxPage: InboxPage
   readonly Instruction: Instruction

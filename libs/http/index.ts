@@ -64,6 +64,8 @@ export type {
   Hold,
   HoldPage,
   HoldPlaced,
+  NoteAdded,
+  NoteBody,
   PauseBody,
   ProposalPage,
   ReasonBody,

@@ -4,6 +4,7 @@ import {
   encodePayload,
   ERROR_CODE_LENGTH_MAX,
   parseMoney,
+  PERSON_LENGTH_MAX,
   RAIL_REFERENCE_LENGTH_MAX,
   REASON_LENGTH_MAX,
   requiredId,
@@ -176,6 +177,25 @@ export async function placeOutboxHold(role: Queryable, outboxId: string, reason:
     requiredText('reason', reason, REASON_LENGTH_MAX),
   ])
   return onlyRow(rows).place_outbox_hold
+}
+
+/**
+ * Appends a note to an item in any state. Returns the event id.
+ *
+ * @param assignee person who cares for the item from now on; empty for nobody; null keeps the present one
+ */
+export async function noteOutboxItem(
+  role: Queryable,
+  outboxId: string,
+  note: string,
+  assignee: string | null = null,
+): Promise<string> {
+  const rows = await call<{ note_outbox_item: string }>(role, 'note_outbox_item', [
+    requiredUuid('outboxId', outboxId),
+    requiredText('note', note, REASON_LENGTH_MAX),
+    assignee === '' ? '' : optionalText('assignee', assignee, PERSON_LENGTH_MAX),
+  ])
+  return onlyRow(rows).note_outbox_item
 }
 
 /** Lifts the hold at once for RETRY without an unknown outcome. Proposes any other decision to a second person. */

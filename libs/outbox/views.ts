@@ -99,6 +99,15 @@ export interface FailedItemView {
 export interface HeldItemView {
   readonly item: ItemView
   readonly proposal: ProposalView | null
+  /** Person who cares for the payment, as the latest note names them. */
+  readonly assignee: string | null
+  readonly latestNote: NoteView | null
+}
+
+export interface NoteView {
+  readonly note: string
+  readonly actor: string
+  readonly createdAt: string
 }
 
 /** Two contradicting reports about one payment. */

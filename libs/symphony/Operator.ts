@@ -7,6 +7,7 @@ import {
   freezeDispatch,
   liftDispatchFreeze,
   pauseOutbox,
+  noteOutboxItem,
   placeOutboxHold,
   proposeOutboxLimit,
   readContradictionPage,
@@ -100,6 +101,19 @@ export class Operator {
   /** Blocks one payment until people decide it. */
   async hold({ outboxId, reason }: { readonly outboxId: string } & WithReason): Promise<void> {
     await placeOutboxHold(this.#control, outboxId, reason)
+  }
+
+  /** Adds a note to a payment in any state. `assignee` sets who cares for it; empty clears; absent keeps. */
+  async note({
+    outboxId,
+    note,
+    assignee,
+  }: {
+    readonly outboxId: string
+    readonly note: string
+    readonly assignee?: string
+  }): Promise<void> {
+    await noteOutboxItem(this.#control, outboxId, note, assignee)
   }
 
   /** Cancels a payment that no call can still pay; it ends FAILED. Otherwise throws `NotCancellableError`. */

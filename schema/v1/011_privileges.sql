@@ -145,6 +145,7 @@ GRANT SELECT (
 ) ON inbox_messages TO symphony_control, symphony_auditor;
 GRANT EXECUTE ON FUNCTION
   place_outbox_hold(uuid, text),
+  note_outbox_item(uuid, text, text),
   resolve_outbox_hold(uuid, text, text, text),
   redrive_outbox_item(uuid, text),
   approve_outbox_proposal(uuid),

@@ -110,8 +110,8 @@ describe('a payment', () => {
     expect(await rowOf(page, instructionId).locator('.proposal').count()).toBe(0)
   })
 
-  test('is held and retried by one person with a reason, if no outcome is unknown', async () => {
-    const { outboxId } = await enqueue(fixture.db)
+  test('is held, noted and retried by one person with a reason, if no outcome is unknown', async () => {
+    const { outboxId, instructionId } = await enqueue(fixture.db)
     const { page, goTo } = olga
     await goTo(`payments/${outboxId}`)
     await page.getByRole('button', { name: 'Hold', exact: true }).click()
@@ -119,6 +119,15 @@ describe('a payment', () => {
     expect(await page.getByRole('status').innerText()).toMatch(/ is held\.$/)
     await page.locator('main h1 + [data-state=HELD]').waitFor()
     expect(await page.locator('.timeline').innerText()).toMatch(/olga[^]*the customer called/)
+    await page.getByRole('button', { name: 'Add a note' }).click()
+    await page.getByLabel('Note', { exact: true }).fill('asked the bank')
+    await page.getByLabel('Assigned to').fill('pavel')
+    await page.getByRole('button', { name: 'Add the note' }).click()
+    await page.locator('.facts', { hasText: /Assigned to\s*pavel/ }).waitFor()
+    expect(await page.locator('.timeline').innerText()).toMatch(/Note[^]*asked the bank/)
+    await goTo('holds')
+    expect(await rowOf(page, instructionId).innerText()).toMatch(/Assigned to pavel[^]*“asked the bank”/)
+    await goTo(`payments/${outboxId}`)
     await page.getByRole('button', { name: 'Resolve the hold' }).click()
     await page.getByRole('radio', { name: 'Send it again' }).check()
     await giveReason(page, 'Send it again now')

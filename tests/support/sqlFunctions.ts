@@ -295,6 +295,15 @@ const ONE_BY_ONE = {
     callers: ['control'],
     sound: async (db) => ({ p_outbox_id: uuid((await enqueue(db)).outboxId), p_reason: `'odd'` }),
   },
+  note_outbox_item: {
+    callers: ['control'],
+    sound: async (db) => ({
+      p_outbox_id: uuid((await enqueue(db)).outboxId),
+      p_note: `'asked the bank'`,
+      p_assignee: `'bob'`,
+    }),
+    optional: ['p_assignee'],
+  },
   resolve_outbox_hold: {
     callers: ['control'],
     sound: async (db) => ({

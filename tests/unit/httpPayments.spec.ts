@@ -275,6 +275,13 @@ describe('GET /v1/outbox/{outboxId}', () => {
     await repairExpiredLeases(db.as('symphony_executor'), 10, WORKER)
     await recordLateOutcome(db.as('symphony_executor'), WORKER, { ...item, state: 'FAILED', errorCode: 'LATE' })
     await acted('alice', `/v1/outbox/${item.outboxId}/hold`, { reason: 'looks odd' })
+    await acted('bob', `/v1/outbox/${item.outboxId}/notes`, { note: 'asked the bank', assignee: 'bob' })
+    expect((await get<HoldPage>('/v1/holds')).items).toContainEqual(
+      expect.objectContaining({
+        assignee: 'bob',
+        latestNote: expect.objectContaining({ note: 'asked the bank', actor: 'bob' }),
+      }),
+    )
     const { proposalId } = await acted<{ proposalId: string }>('alice', `/v1/holds/${item.outboxId}/resolve`, {
       decision: 'FAILED',
       reason: 'not paid',
@@ -293,6 +300,7 @@ describe('GET /v1/outbox/{outboxId}', () => {
     expect(timeline.events.map(({ eventType, actor }) => [eventType, actor])).toEqual([
       ['LATE_OUTCOME', WORKER],
       ['HOLD_PLACED', 'alice'],
+      ['NOTE_ADDED', 'bob'],
       ['DECISION_PROPOSED', 'alice'],
       ['HOLD_RESOLVED', 'bob'],
       ['REDRIVE_PROPOSED', 'bob'],

@@ -3,7 +3,9 @@ import { describe, expect, test } from 'vitest'
 import {
   beginOutboxDispatch,
   holdLeasedOutboxItem,
+  noteOutboxItem,
   placeOutboxHold,
+  readHeldItems,
   recordLateOutcome,
   releaseOutboxLease,
   renewOutboxLease,
@@ -12,6 +14,7 @@ import {
 } from '../../libs/outbox/index.js'
 import { useTestDatabase } from '../support/database.js'
 import {
+  buildInstruction,
   claim,
   claimOnly,
   complete,
@@ -22,7 +25,8 @@ import {
   pendingRow,
   WORKER,
 } from '../support/outboxItems.js'
-import { createPerson } from '../support/outboxPeople.js'
+import { createPerson, enqueueHeld } from '../support/outboxPeople.js'
+import { openConnection } from '../support/race.js'
 
 const db = await useTestDatabase()
 const olga = await createPerson(db, 'olga')
@@ -224,6 +228,57 @@ describe('place_outbox_hold', () => {
 
   test('refuses a null id (22023)', async () => {
     await expect(db.queryNoRole(`SELECT place_outbox_hold(NULL, 'whose?')`)).rejects.toMatchObject({ code: '22023' })
+  })
+})
+
+describe('note_outbox_item', () => {
+  test('records the note, and keeps, sets or clears the assignee', async () => {
+    const { outboxId } = await enqueue(db, { outcomeTopic: 'orders' })
+    await placeOutboxHold(olga.control, outboxId, 'odd')
+    const before = await pendingRow(db, outboxId)
+    for (const [note, assignee] of [['asked'], ['take it', 'pavel'], ['no answer yet', null], ['done', '']] as const) {
+      await noteOutboxItem(olga.control, outboxId, note, assignee)
+    }
+    const [, ...notes] = await eventRows(db, outboxId)
+    expect(notes.map(({ event_type, actor, detail }) => [event_type, actor, detail])).toEqual([
+      ['NOTE_ADDED', olga.name, { note: 'asked' }],
+      ['NOTE_ADDED', olga.name, { note: 'take it', assignee: 'pavel' }],
+      ['NOTE_ADDED', olga.name, { note: 'no answer yet', assignee: 'pavel' }],
+      ['NOTE_ADDED', olga.name, { note: 'done' }],
+    ])
+    expect(await pendingRow(db, outboxId)).toEqual(before)
+    // Only the hold sent an outcome message.
+    const { rows } = await db.queryNoRole('SELECT 1 FROM payment_outbox_pending WHERE participant_id = $1', [outboxId])
+    expect(rows).toHaveLength(1)
+  })
+
+  test('accepts an item that has ended', async () => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'FAILED' })
+    await noteOutboxItem(olga.control, lease.outboxId, 'the payee sends a new account')
+    expect(await eventRows(db, lease.outboxId)).toMatchObject([{ event_type: 'NOTE_ADDED' }])
+  })
+
+  test('refuses an unknown item (22023) and a transaction with an old snapshot (40001)', async () => {
+    await expect(noteOutboxItem(olga.control, randomUUID(), 'whose?')).rejects.toMatchObject({ sqlstate: '22023' })
+    const { outboxId } = await enqueue(db)
+    const connection = await openConnection(db, 'symphony_control')
+    await connection.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
+    await expect(noteOutboxItem(connection, outboxId, 'late')).rejects.toMatchObject({ sqlstate: '40001' })
+    await connection.close()
+    expect(await eventRows(db, outboxId)).toEqual([])
+  })
+
+  test('shows the latest note and the assignee in the list of holds', async () => {
+    const railType = buildInstruction().railType
+    const [plain, noted] = [await enqueueHeld(db, olga, { railType }), await enqueueHeld(db, olga, { railType })]
+    await noteOutboxItem(olga.control, noted.outboxId, 'first', 'pavel')
+    await noteOutboxItem(olga.control, noted.outboxId, 'second')
+    const { items } = await readHeldItems(db.as('symphony_readonly'), { railType, limit: 10 })
+    expect(items.map(({ item, assignee, latestNote }) => [item.outboxId, assignee, latestNote])).toEqual([
+      [noted.outboxId, 'pavel', { note: 'second', actor: olga.name, createdAt: expect.any(String) }],
+      [plain.outboxId, null, null],
+    ])
   })
 })
 

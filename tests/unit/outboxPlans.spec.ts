@@ -154,6 +154,7 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
   'the next event': executor('next_outbox_event', async () => [null]),
   'the next event of some rails': executor('next_outbox_event', async () => [[CROWDED_RAIL, PAUSED_RAIL, 'nothing']]),
   'an operator’s hold': control('place_outbox_hold', async ({ db }) => [(await enqueue(db)).outboxId, 'odd']),
+  'a note': control('note_outbox_item', async ({ db, ann }) => [(await enqueueHeld(db, ann)).outboxId, 'odd', null]),
   'resolving a hold': control('resolve_outbox_hold', async ({ db, ann }) => [
     (await enqueueHeld(db, ann)).outboxId,
     'RETRY',

@@ -315,6 +315,18 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_attempt_no: integer(1, 2_147_483_647),
   p_longest_seconds: integer(5, 86_400),
   p_reason: text(1000),
+  p_note: text(1000),
+  p_assignee: {
+    refused: {
+      'a blank one': `'   '`,
+      'a space at an end': `'${CANARY} '`,
+      'only invisible characters': `E'\\u200b'`,
+      'the name of a gateway': `'${CANARY} via web'`,
+      'a control character': `E'${CANARY}\\u0007'`,
+      '201 characters': `rpad('${CANARY}', 201, 'x')`,
+    },
+    accepted: { nobody: `''`, '200 characters': `repeat('é', 200)` },
+  },
   p_hold_reason: text(1000),
   p_action: oneOf('sent', 'inquired'),
   p_rail_reference: text(255),

@@ -730,9 +730,10 @@ describe('an operator', () => {
       symphony.enqueue({ railType: 'held', instructionId: 'H-1', participantId: 'shop', payload: PAYLOAD }, { tx }),
     )
     await symphony.operator.hold({ outboxId, reason: 'to be compared' })
+    await symphony.operator.note({ outboxId, note: 'asked the bank', assignee: 'pavel' })
     const held = []
-    for await (const item of symphony.operator.holds({ railType: 'held' })) held.push(item.outboxId)
-    expect(held).toEqual([outboxId])
+    for await (const item of symphony.operator.holds({ railType: 'held' })) held.push([item.outboxId, item.assignee])
+    expect(held).toEqual([[outboxId, 'pavel']])
     const { proposalId } = await symphony.operator.resolveHold({
       outboxId,
       decision: 'DISPATCHED',

@@ -2,6 +2,7 @@ import { Option, type Command } from 'commander'
 import { SymphonyError, InvalidArgumentError } from '../../core/index.js'
 import type { RoleHandle } from '../../db/index.js'
 import {
+  noteOutboxItem,
   placeOutboxHold,
   readHeldItems,
   readItems,
@@ -56,6 +57,15 @@ export function registerHolds(program: Command, cli: Cli): void {
     .addOption(reasonOption())
     .action((id: string, flags: GivenFlags) => place(id, flags, cli))
 
+  addOperatorOptions(
+    addExamples(holds.command('note'), 'symphony holds note 01981… --note "asked the bank by phone" --assignee bob')
+      .description('add a note to a payment in any state, and name who cares for it')
+      .argument('<outbox-id>'),
+  )
+    .option('--note <text>', 'note, stored in the ledger for ever')
+    .option('--assignee <name>', 'person who cares for the payment; "" for nobody (default: no change)')
+    .action((id: string, flags: GivenFlags) => note(id, flags, cli))
+
   addSelection(
     addOperatorOptions(
       addExamples(
@@ -98,7 +108,7 @@ async function list(flags: GivenFlags, cli: Cli): Promise<void> {
   await asControl('holds', flags, cli, async (control) => {
     const read = async (paging: object = {}) => {
       const { items: found, next } = await readHeldItems(control, { ...search, ...paging })
-      return { items: found.map(({ item, proposal }) => Object.assign({}, item, { proposal })), next }
+      return { items: found.map(({ item, ...about }) => Object.assign({}, item, about)), next }
     }
     if (await printAllRows(flags, cli, read)) return
     const { items, next } = await requireKnownNames(control, search, await read())
@@ -107,7 +117,7 @@ async function list(flags: GivenFlags, cli: Cli): Promise<void> {
     const others = proposals.filter(({ outboxId }) => !items.some((item) => item.outboxId === outboxId))
     if (flags['json'] === true) return cli.terminal.printJson({ held: items, otherProposals: others, next })
     if (items.length === 0) cli.terminal.print('No payment is held.')
-    for (const { proposal, ...item } of items) printHeld({ item, proposal }, cli)
+    for (const item of items) printHeld(item, cli)
     for (const proposal of others) cli.terminal.print(describeProposal(proposal))
     if (next !== null) cli.terminal.note(`There may be more: add --before ${next}`)
   })
@@ -115,13 +125,17 @@ async function list(flags: GivenFlags, cli: Cli): Promise<void> {
 
 const PROPOSALS_LISTED = 1_000
 
-function printHeld({ item, proposal }: HeldItemView, { terminal }: Cli): void {
+function printHeld(item: HeldItemView['item'] & Omit<HeldItemView, 'item'>, { terminal }: Cli): void {
+  const { proposal, assignee, latestNote } = item
   const { bold, dim } = terminal.colors
   const unknown = item.outcomeUnknown ? ', outcome unknown' : ''
   terminal.print(`${bold(item.outboxId)} ${item.instructionId} on ${item.railType}${unknown}`)
   terminal.print(`  ${describeMoney(item)}`)
   terminal.print(`  ${dim('held')} since ${item.heldAt} by ${item.heldBy}: ${item.holdReason}`)
   if (item.freeze !== null) terminal.print(`  ${describeItemFreeze(item.freeze)}`)
+  if (assignee !== null) terminal.print(`  ${dim('assigned')} to ${assignee}`)
+  if (latestNote !== null)
+    terminal.print(`  ${dim('note')} by ${latestNote.actor}, ${latestNote.createdAt}: ${latestNote.note}`)
   if (proposal !== null) terminal.print(`  ${describeProposal(proposal)}`)
 }
 
@@ -134,6 +148,15 @@ async function place(outboxId: string, flags: GivenFlags, cli: Cli): Promise<voi
   const reason = requiredReason(flags)
   const eventId = await asControl('holds', flags, cli, (control) => placeOutboxHold(control, outboxId, reason))
   printResult({ outboxId, eventId }, `${outboxId} is held.`, flags, cli)
+}
+
+async function note(outboxId: string, flags: GivenFlags, cli: Cli): Promise<void> {
+  const { note: text, assignee } = flags
+  if (typeof text !== 'string') throw new InvalidArgumentError('--note', 'expected the text of the note')
+  const eventId = await asControl('holds', flags, cli, (control) =>
+    noteOutboxItem(control, outboxId, text, typeof assignee === 'string' ? assignee : null),
+  )
+  printResult({ outboxId, eventId }, `The note on ${outboxId} is recorded.`, flags, cli)
 }
 
 async function resolve(ids: readonly string[], flags: GivenFlags, cli: Cli): Promise<void> {

@@ -12,6 +12,8 @@ import type {
   DlqPage,
   HoldPage,
   HoldPlaced,
+  NoteAdded,
+  NoteBody,
   InboxPage,
   Instruction,
   JobBody,
@@ -147,6 +149,8 @@ export const listHolds = (filter: PaymentFilter & PageQuery, signal: AbortSignal
 
 export const placeHold = (outboxId: string, reason: string) =>
   request<HoldPlaced>(`/v1/outbox/${e(outboxId)}/hold`, { method: 'POST', body: { reason } })
+export const addNote = (outboxId: string, body: NoteBody) =>
+  request<NoteAdded>(`/v1/outbox/${e(outboxId)}/notes`, { method: 'POST', body })
 export const cancelPayment = (outboxId: string, reason: string) =>
   request<Cancelled>(`/v1/outbox/${e(outboxId)}/cancel`, { method: 'POST', body: { reason } })
 export const recordReturn = (outboxId: string, body: ReturnBody) =>

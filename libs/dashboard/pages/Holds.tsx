@@ -86,7 +86,7 @@ interface HoldRowProps {
   readonly onDone: () => void
 }
 
-function HoldRow({ hold: { item, proposal }, selection, onChoose, onDone }: HoldRowProps) {
+function HoldRow({ hold: { item, proposal, assignee, latestNote }, selection, onChoose, onDone }: HoldRowProps) {
   return (
     <tr>
       <PaymentCells item={item} selection={selection} />
@@ -98,6 +98,19 @@ function HoldRow({ hold: { item, proposal }, selection, onChoose, onDone }: Hold
           </div>
         ) : null}
         <FreezeNote freeze={item.freeze} />
+        {assignee === null ? null : (
+          <div>
+            Assigned to <bdi>{assignee}</bdi>
+          </div>
+        )}
+        {latestNote === null ? null : (
+          <div>
+            “<bdi>{latestNote.note}</bdi>”{' '}
+            <span class="quiet">
+              by {latestNote.actor}, <RelativeTime at={latestNote.createdAt} />
+            </span>
+          </div>
+        )}
         {proposal === null ? null : <ProposalNote proposal={proposal} item={item} onDone={onDone} />}
       </td>
       <td data-label="Since">

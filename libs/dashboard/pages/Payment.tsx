@@ -3,6 +3,7 @@ import type { OutboxItem, Timeline } from '../../http/index.js'
 import { pathTo } from '../app/router.js'
 import { readTimeline } from '../data/api.js'
 import { mentions } from '../data/items.js'
+import { hasScope } from '../data/me.js'
 import { useResource } from '../data/useResource.js'
 import { FreezeNote } from '../parts/FreezeNote.js'
 import { Id } from '../parts/Id.js'
@@ -17,6 +18,7 @@ import { actionsFor } from './payment/actionsFor.js'
 import {
   CancelDialog,
   HoldDialog,
+  NoteDialog,
   RedriveDialog,
   ReplaceDialog,
   ResolveDialog,
@@ -53,6 +55,7 @@ export function Payment({ outboxId }: { readonly outboxId: string }) {
 
 function PaymentDetails({ timeline, onDone }: { readonly timeline: Timeline; readonly onDone: () => void }) {
   const { item, attempts, events, proposals, redrivenAs, replacedBy, bankEntries, findings } = timeline
+  const assignee = assigneeIn(events)
   const open = proposals.filter(({ status }) => status === 'OPEN')
   return (
     <>
@@ -61,7 +64,7 @@ function PaymentDetails({ timeline, onDone }: { readonly timeline: Timeline; rea
         <StateTag state={item.state} />
         {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" /> : null}
         {item.returned ? <StateTag state="RETURNED" /> : null}
-        <Actions item={item} hasOpenProposal={open.length > 0} onDone={onDone} />
+        <Actions item={item} assignee={assignee} hasOpenProposal={open.length > 0} onDone={onDone} />
       </header>
       <div class="grid wide-narrow">
         <div class="stack">
@@ -78,7 +81,7 @@ function PaymentDetails({ timeline, onDone }: { readonly timeline: Timeline; rea
           )}
         </div>
         <div class="stack">
-          <Facts item={item} redrivenAs={redrivenAs} replacedBy={replacedBy} />
+          <Facts item={item} assignee={assignee} redrivenAs={redrivenAs} replacedBy={replacedBy} />
           <LedgerPanel outboxId={item.outboxId} version={`${attempts.length} ${events.length}`} />
         </div>
       </div>
@@ -86,8 +89,15 @@ function PaymentDetails({ timeline, onDone }: { readonly timeline: Timeline; rea
   )
 }
 
+/** Returns the assignee of the latest note. */
+function assigneeIn(events: Timeline['events']): string | null {
+  const assignee = events.findLast(({ eventType }) => eventType === 'NOTE_ADDED')?.detail['assignee']
+  return typeof assignee === 'string' ? assignee : null
+}
+
 interface ActionsProps {
   readonly item: OutboxItem
+  readonly assignee: string | null
   readonly hasOpenProposal: boolean
   readonly onDone: () => void
 }
@@ -95,6 +105,7 @@ interface ActionsProps {
 const DIALOGS = {
   cancel: CancelDialog,
   hold: HoldDialog,
+  note: NoteDialog,
   resolve: ResolveDialog,
   redrive: RedriveDialog,
   replace: ReplaceDialog,
@@ -103,6 +114,7 @@ const DIALOGS = {
 const WORDS = {
   cancel: 'Cancel',
   hold: 'Hold',
+  note: 'Add a note',
   resolve: 'Resolve the hold',
   redrive: 'Redrive',
   replace: 'Correct and replace',
@@ -110,9 +122,11 @@ const WORDS = {
 }
 
 /** Offers the actions that the state allows. The server checks each action again. */
-function Actions({ item, hasOpenProposal, onDone }: ActionsProps) {
+function Actions({ item, assignee, hasOpenProposal, onDone }: ActionsProps) {
   const [chosen, setChosen] = useState<keyof typeof DIALOGS | null>(null)
-  const offered = actionsFor(item, hasOpenProposal)
+  const awaitsPeople = item.holdReason !== null || (item.state === 'FAILED' && item.lastAttemptAction !== 'cancelled')
+  const note = awaitsPeople && hasScope('operate') ? (['note'] as const) : []
+  const offered = [...actionsFor(item, hasOpenProposal), ...note]
   if (offered.length === 0) return null
   const Chosen = chosen === null ? null : DIALOGS[chosen]
   return (
@@ -122,12 +136,18 @@ function Actions({ item, hasOpenProposal, onDone }: ActionsProps) {
           {WORDS[action]}
         </button>
       ))}
-      {Chosen === null ? null : <Chosen item={item} items={[item]} onDone={onDone} onClose={() => setChosen(null)} />}
+      {Chosen === null ? null : (
+        <Chosen item={item} items={[item]} assignee={assignee} onDone={onDone} onClose={() => setChosen(null)} />
+      )}
     </div>
   )
 }
 
-function Facts({ item, redrivenAs, replacedBy }: Pick<Timeline, 'item' | 'redrivenAs' | 'replacedBy'>) {
+interface FactsProps extends Pick<Timeline, 'item' | 'redrivenAs' | 'replacedBy'> {
+  readonly assignee: string | null
+}
+
+function Facts({ item, assignee, redrivenAs, replacedBy }: FactsProps) {
   const { outboxId, idempotencyKey, participantId, sequenceId, railType, createdAt, ordered } = item
   return (
     <Panel title="Facts">
@@ -181,6 +201,14 @@ function Facts({ item, redrivenAs, replacedBy }: Pick<Timeline, 'item' | 'redriv
             <dd>
               <bdi>{item.holdReason}</bdi> <span class="quiet">by {item.heldBy}</span>
               <FreezeNote freeze={item.freeze} />
+            </dd>
+          </>
+        )}
+        {assignee === null ? null : (
+          <>
+            <dt>Assigned to</dt>
+            <dd>
+              <bdi>{assignee}</bdi>
             </dd>
           </>
         )}

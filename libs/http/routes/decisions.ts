@@ -2,6 +2,7 @@ import { Type, type Static, type TSchema } from '#typebox'
 import {
   approveOutboxProposal,
   cancelOutboxItem,
+  noteOutboxItem,
   placeOutboxHold,
   readFailedItems,
   readHeldItems,
@@ -23,13 +24,15 @@ import {
   DlqPage,
   HoldPage,
   HoldPlaced,
+  NoteAdded,
+  NoteBody,
   ProposalPage,
   ReasonBody,
   ResolveBody,
   Withdrawn,
 } from '../shapes/decisions.js'
 import { ItemKindShape } from '../shapes/outbox.js'
-import { EXAMPLE, FAILED_EXAMPLE, HELD_EXAMPLE, PROPOSAL_EXAMPLE } from './examples.js'
+import { EXAMPLE, FAILED_EXAMPLE, HELD_EXAMPLE, NOTED_EXAMPLE, PROPOSAL_EXAMPLE } from './examples.js'
 import { requireItem } from './outbox.js'
 import {
   decodeCursor,
@@ -86,7 +89,7 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
       method: 'GET',
       path: '/v1/holds',
       tag: 'decisions',
-      summary: 'Held payments, newest first, with their open proposals.',
+      summary: 'Held payments, newest first, with their open proposals, assignees and latest notes.',
       access: 'read',
       participants: 'filtered',
       query: listQuery,
@@ -96,7 +99,7 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
       example: {
         query: { limit: '20' },
         status: 200,
-        answer: { items: [{ item: HELD_EXAMPLE, proposal: null }], next: null },
+        answer: { items: [{ item: HELD_EXAMPLE, proposal: null, ...NOTED_EXAMPLE }], next: null },
       },
       handle: async ({ identity, query }) => {
         const { items, next } = await readHeldItems(roles.readonly, searchIn(HELD, identity, query))
@@ -143,6 +146,22 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
       decide: async (control, outboxId, { reason }) => ({
         outboxId,
         eventId: await placeOutboxHold(control, outboxId, reason),
+      }),
+    }),
+    decisionAboutItem(roles, {
+      path: '/v1/outbox/{outboxId}/notes',
+      summary: 'Adds a note to a payment in any state, and sets or clears its assignee. The payment does not change.',
+      body: NoteBody,
+      answer: { description: 'The note is recorded.', schema: NoteAdded },
+      example: {
+        params: { outboxId: EXAMPLE.heldId },
+        body: { note: NOTED_EXAMPLE.latestNote.note, assignee: NOTED_EXAMPLE.assignee },
+        status: 200,
+        answer: { outboxId: EXAMPLE.heldId, eventId: EXAMPLE.eventId },
+      },
+      decide: async (control, outboxId, { note, assignee }) => ({
+        outboxId,
+        eventId: await noteOutboxItem(control, outboxId, note, assignee),
       }),
     }),
     route({

@@ -130,6 +130,11 @@ export const HELD_EXAMPLE = Object.freeze({
   lastErrorCode: 'TIMEOUT',
 })
 
+export const NOTED_EXAMPLE = Object.freeze({
+  assignee: 'bob',
+  latestNote: { note: 'asked the bank by phone', actor: 'alice', createdAt: EXAMPLE.at },
+})
+
 export const FAILED_EXAMPLE = Object.freeze({
   ...ITEM_EXAMPLE,
   outboxId: EXAMPLE.failedId,

@@ -4,7 +4,12 @@ import { DecisionShape, OutboxItem, Proposal } from './outbox.js'
 
 const Reason = Type.String({ minLength: 1, maxLength: 1_000, description: 'reason, stored for ever' })
 
-export const Hold = shape({ item: OutboxItem, proposal: nullable(Proposal) })
+export const Hold = shape({
+  item: OutboxItem,
+  proposal: nullable(Proposal),
+  assignee: nullable(Type.String({ description: 'person who cares for the payment, as the latest note names them' })),
+  latestNote: nullable(shape({ note: Type.String(), actor: Type.String(), createdAt: Timestamp })),
+})
 export type Hold = Static<typeof Hold>
 
 export const HoldPage = pageOf(Hold)
@@ -33,6 +38,17 @@ export type Cancelled = Static<typeof Cancelled>
 
 export const HoldPlaced = shape({ outboxId: Uuid, eventId: Uuid })
 export type HoldPlaced = Static<typeof HoldPlaced>
+
+export const NoteBody = shape({
+  note: Type.String({ minLength: 1, maxLength: 1_000, description: 'note, stored for ever' }),
+  assignee: Type.Optional(
+    Type.String({ maxLength: 200, description: 'person who cares for the payment; empty: nobody; absent: no change' }),
+  ),
+})
+export type NoteBody = Static<typeof NoteBody>
+
+export const NoteAdded = shape({ outboxId: Uuid, eventId: Uuid })
+export type NoteAdded = Static<typeof NoteAdded>
 
 export const ResolveBody = shape({
   decision: oneOf(

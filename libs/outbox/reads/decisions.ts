@@ -6,6 +6,7 @@ import type {
   FailedItemView,
   HeldItemView,
   ItemView,
+  NoteView,
   ProposalStatus,
   ProposalView,
 } from '../views.js'
@@ -37,10 +38,35 @@ export async function readFailedItems(
   }
 }
 
-/** Returns held items, newest first, each with its open proposal. */
+/** Returns held items, newest first, each with its open proposal, its assignee and its latest note. */
 export async function readHeldItems(role: Queryable, search: Omit<ItemSearch, 'state'>): Promise<Page<HeldItemView>> {
-  const { items, open, next } = await readPage(role, { ...search, state: 'HELD' })
-  return { items: items.map((item) => ({ item, proposal: open.get(item.outboxId) ?? null })), next }
+  const { ids, items, open, next } = await readPage(role, { ...search, state: 'HELD' })
+  const noted = await readLatestNotes(role, ids)
+  return {
+    items: items.map((item) => ({
+      item,
+      proposal: open.get(item.outboxId) ?? null,
+      assignee: noted.get(item.outboxId)?.assignee ?? null,
+      latestNote: noted.get(item.outboxId)?.latestNote ?? null,
+    })),
+    next,
+  }
+}
+
+/** LATERAL keeps one index lookup per item. */
+async function readLatestNotes(
+  role: Queryable,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, Pick<HeldItemView, 'assignee' | 'latestNote'>>> {
+  const { rows } = await role.query<{ id: string; assignee: string | null; latestNote: NoteView }>(
+    `SELECT given.id, e.detail ->> 'assignee' AS assignee, json_build_object('note', e.detail ->> 'note',
+       'actor', e.actor, 'createdAt', ${isoMicros('e.created_at')}) AS "latestNote"
+     FROM unnest($1::uuid[]) AS given(id) CROSS JOIN LATERAL (
+       SELECT n.* FROM ${qualify(role, 'payment_outbox_events')} n
+       WHERE n.outbox_id = given.id AND n.event_type = 'NOTE_ADDED' ORDER BY n.event_no DESC LIMIT 1) e`,
+    [ids],
+  )
+  return new Map(rows.map(({ id, ...noted }) => [id, noted]))
 }
 
 interface DecisionPage {

@@ -35,6 +35,40 @@ $$;
 COMMENT ON FUNCTION place_outbox_hold(uuid, text) IS
   'Prevents claims of an item until its hold is resolved. A live lease continues and may still complete the item.';
 
+CREATE OR REPLACE FUNCTION note_outbox_item(p_outbox_id uuid, p_note text, p_assignee text DEFAULT NULL) RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: lookup
+#variable_conflict use_column
+DECLARE
+  v_actor text := outbox_actor();
+  v_assignee text := p_assignee;
+  v_event_id uuid;
+BEGIN
+  -- A snapshot from before the lock could miss the latest note, and with it the assignee to keep.
+  PERFORM require_read_committed();
+  PERFORM check_text('p_note', p_note, 1000);
+  PERFORM require_operator_arguments(p_outbox_id, p_note);
+  IF p_assignee <> '' AND NOT is_person_name(p_assignee) THEN
+    PERFORM refuse_argument('p_assignee',
+      'the name of a person, 1 to 200 characters, some visible, without space at either end, without " via "; '
+      'empty for nobody; null for no change');
+  END IF;
+  PERFORM lock_outbox_item(p_outbox_id);
+  IF p_assignee IS NULL THEN
+    SELECT e.detail ->> 'assignee' INTO v_assignee FROM payment_outbox_events e
+    WHERE e.outbox_id = p_outbox_id AND e.event_type = 'NOTE_ADDED' ORDER BY e.event_no DESC LIMIT 1;
+  END IF;
+  SELECT e INTO v_event_id
+  FROM append_outbox_events('NOTE_ADDED', v_actor, ARRAY[p_outbox_id],
+    ARRAY[jsonb_strip_nulls(jsonb_build_object('note', p_note, 'assignee', NULLIF(v_assignee, '')))]) e;
+  RETURN v_event_id;
+END
+$$;
+COMMENT ON FUNCTION note_outbox_item(uuid, text, text) IS
+  'Appends a note to an item in any state. Each note keeps the assignee, sets another one, or clears it by an empty '
+  'name. The item does not change.';
+
 CREATE OR REPLACE FUNCTION resolve_outbox_hold(
   p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text DEFAULT NULL
 ) RETURNS TABLE (status text, proposal_id uuid)

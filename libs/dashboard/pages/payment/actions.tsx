@@ -1,6 +1,6 @@
 import { useRef, useState } from 'preact/hooks'
 import type { OutboxItem } from '../../../http/index.js'
-import { cancelPayment, placeHold, recordReturn, redrive, resolveHold } from '../../data/api.js'
+import { addNote, cancelPayment, placeHold, recordReturn, redrive, resolveHold } from '../../data/api.js'
 import { plural } from '../../data/format.js'
 import { ActionForm } from '../../parts/ActionForm.js'
 import { DECISIONS } from '../../parts/decisions.js'
@@ -40,6 +40,43 @@ export function HoldDialog({ item, onClose, onDone }: ItemDialogProps) {
         return `${item.instructionId} is held.`
       }}
     />
+  )
+}
+
+/** Adds a note. An unchanged assignee is not sent, so that a change of another person in the meantime stays. */
+export function NoteDialog({
+  item,
+  assignee,
+  onClose,
+  onDone,
+}: ItemDialogProps & { readonly assignee: string | null }) {
+  const act = async (form: FormData) => {
+    const chosen = formText(form, 'assignee')
+    const note = formText(form, 'note')
+    await addNote(item.outboxId, chosen === (assignee ?? '') ? { note } : { note, assignee: chosen })
+    onDone()
+    return 'The note is recorded.'
+  }
+  return (
+    <Dialog title="Add a note" onClose={onClose}>
+      <ActionForm action="Add the note" onDone={onClose} act={act}>
+        <p>
+          {item.instructionId}: <Money of={item} />. A note changes nothing about the payment.
+        </p>
+        <div class="field">
+          <label for="note">Note</label>
+          <textarea id="note" name="note" class="input" required maxLength={1_000} rows={3} />
+          <span class="hint">Kept in the ledger for ever, with your name. Write no account numbers.</span>
+        </div>
+        <TextField
+          name="assignee"
+          label="Assigned to"
+          hint="The person who cares for this payment. Empty: nobody."
+          maxLength={200}
+          {...(assignee === null ? {} : { preset: assignee })}
+        />
+      </ActionForm>
+    </Dialog>
   )
 }
 

@@ -10,6 +10,7 @@ function NotLoaded({ onClose }: { readonly onClose: () => void }) {
 }
 
 export const HoldDialog = fetched(async () => (await import('./actions.js')).HoldDialog, NotLoaded)
+export const NoteDialog = fetched(async () => (await import('./actions.js')).NoteDialog, NotLoaded)
 export const CancelDialog = fetched(async () => (await import('./actions.js')).CancelDialog, NotLoaded)
 export const ReturnDialog = fetched(async () => (await import('./actions.js')).ReturnDialog, NotLoaded)
 export const RedriveDialog = fetched(async () => (await import('./actions.js')).RedriveDialog, NotLoaded)

@@ -92,6 +92,7 @@ const EVENT_STYLES: Readonly<Record<string, EventStyle>> = {
   ),
   CONTRADICTION_REVIEWED: style('Contradiction reviewed', 'done', 'good', null),
   HOLD_PLACED: style('Held', 'held', 'held', null),
+  NOTE_ADDED: style('Note', 'info', 'wait', null),
   HOLD_RESOLVED: style('Hold resolved', 'done', 'good', null),
   DECISION_PROPOSED: style('Decision proposed', 'info', 'held', 'Another person must approve it.'),
   DECISION_WITHDRAWN: style('Proposal withdrawn', 'failed', 'wait', null),
@@ -145,6 +146,7 @@ function entryOfEvent({ eventNo, eventType, actor, detail, createdAt }: OutboxEv
 
 /** Names of the facts to show first, in this order. The database keeps no useful order of the names in an object. */
 const FACTS_FIRST = [
+  'note',
   'decision',
   'reason',
   'state',
