@@ -2342,7 +2342,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 db76b27d688277f9c7ab40c8c9baf2aa05bb9bca9e4c1a770877142b16bb6536
+-- body: sha256 8e3ebfff8c476e660ce211fad166b18403b257a456caa77bd9b528265326f3f8
 COMMENT ON FUNCTION compare_reconciliation(reconciliation_runs, uuid) IS 'Internal: compares the staged entries with the ledger and records run, entries, findings, returns and proposals.';
 
 -- function complete_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) of symphony_owner

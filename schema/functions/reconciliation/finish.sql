@@ -238,7 +238,6 @@ BEGIN
   ) u
   WHERE u.rail_type = v_run.rail_type OR (v_run.keep_unknown AND u.outbox_id IS NULL AND u.kind = 'payout')
   ON CONFLICT (entry_key, occurrence) DO NOTHING;
-  SELECT d.entries_sha256 INTO v_run.entries_sha256 FROM reconciliation_digests(v_run.run_id) d;
 
   -- 3. Judge the payments that the statement names.
   SELECT * INTO v_paid FROM judge_reconciled_payments(p_upload_id, v_run.rail_type);
@@ -273,7 +272,8 @@ BEGIN
       + COALESCE(cardinality(v_paid.held), 0),
     'recorded_not_paid', cardinality(v_missing), 'amount_differs', COALESCE(cardinality(v_paid.differs), 0),
     'reversed', v_staged.reversed, 'unknown_entry', v_staged.unknown, 'other_rails', v_staged.other_rails);
-  SELECT d.findings_sha256 INTO v_run.findings_sha256 FROM reconciliation_digests(v_run.run_id) d;
+  SELECT d.entries_sha256, d.findings_sha256 INTO v_run.entries_sha256, v_run.findings_sha256
+  FROM reconciliation_digests(v_run.run_id) d;
   INSERT INTO reconciliation_open_findings (finding_id, kind, severity, created_at)
   SELECT f.finding_id, f.kind, f.severity, f.created_at FROM reconciliation_findings f WHERE f.run_id = v_run.run_id;
   v_run.created_at := clock_timestamp();
