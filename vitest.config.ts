@@ -6,7 +6,7 @@ import { SlowestFirst } from './tests/support/SlowestFirst.js'
 
 /** Files that need their own process: they handle signals, change the environment, or use much of its CPU or memory. */
 const APART = [
-  'tests/{chaos,e2e}/**',
+  'tests/chaos/**',
   'tests/unit/{cli,cliProcess,cliSurface,cliVault,dbTls,dashboardBuild,deploymentCli,outboxTraceContext}.*',
   'tests/unit/{deploymentSnapshot,embedded,observability}*',
   'tests/integration/{bench,cliDemo,cliProcesses,dbConnectionLoss,dbListen,docs,embedded,observability,platformFleet}*',
@@ -14,6 +14,8 @@ const APART = [
   'tests/contract/{guardrails,monitoring,package}*',
   'tests/security/{canary,ledgerTamper}*',
 ]
+
+const BROWSER = 'tests/e2e/*'
 
 // Once here: parallel builds by test files would read each other's unfinished files.
 ensureBuilt()
@@ -49,10 +51,12 @@ export default defineConfig({
         include: APART.map((files) => `${files}.spec.ts`.replace('**.spec', '**/*.spec').replace('.*.spec', '.spec')),
         isolate: true,
       }),
+      // Share processes, and therefore browsers.
+      project('browser', { include: [`${BROWSER}.spec.ts`], isolate: false }),
       // All others share processes: loading the library for each file takes longer than some of the files.
       project('together', {
         include: ['tests/**/*.spec.ts'],
-        exclude: [...APART.map((files) => `${files}*`), 'tests/workspaces/**'],
+        exclude: [...APART.map((files) => `${files}*`), `${BROWSER}*`, 'tests/workspaces/**'],
         isolate: false,
       }),
     ],

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { launchBrowser } from '../support/browser.js'
+import { closePages, launchBrowser } from '../support/browser.js'
 import { spawnSymphony } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { visit } from '../support/dashboardFixture.js'
@@ -15,7 +15,7 @@ beforeAll(async () => {
   ;[browser, db] = await Promise.all([launchBrowser(), createTestDatabase({ countBranches: false })])
 })
 afterAll(async () => {
-  await browser.close()
+  await closePages(browser)
   await db.drop()
 })
 

@@ -181,6 +181,7 @@ describe('a payment', () => {
     await reader.goTo(`payments/${outboxId}`)
     await reader.page.locator('main h1 + [data-state=DISPATCHED]').waitFor()
     expect(await reader.page.locator('main .actions').count()).toBe(0)
+    await reader.page.context().close()
   })
 
   test('needs a second person if its outcome is unknown; the proposer cannot approve', async () => {
@@ -671,6 +672,7 @@ test('a pause of everything shows a banner on every page, without a link for a r
   await page.getByRole('button', { name: 'Resume everything' }).click()
   await giveReason(page, 'Resume everything', 'the bank has found its fault')
   for (const visitor of [olga, rita]) await bannerOn(visitor.page).waitFor({ state: 'detached' })
+  await rita.page.context().close()
   expect(await claimOn(fixture.db, railType)).toHaveLength(1)
   expect(rita.browserErrors()).toEqual([])
   await rita.page.context().close()
@@ -897,6 +899,7 @@ test('a key with scope read sees no Resolve button; the Ledger panel names the s
   await goTo('holds')
   expect(await page.getByRole('button', { name: 'Resolve' }).count()).toBe(0)
   expect(browserErrors()).toEqual([])
+  await page.context().close()
 })
 
 test('a key restricted to participants sees an overview of their payments and no other', async () => {

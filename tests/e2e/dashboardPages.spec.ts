@@ -2,16 +2,19 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import type { Page } from 'playwright-core'
-import { beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import { closeAfterAll } from '../support/afterAll.js'
-import { DASHBOARD_VARIANTS, DASHBOARD_PAGES, findLayoutDefects } from '../support/dashboardPages.js'
+import { DASHBOARD_VARIANTS, DASHBOARD_PAGES, layoutDefectsOf, type DashboardPage } from '../support/dashboardPages.js'
 import { seedDashboardData, type DashboardData } from '../support/dashboardData.js'
-import { DashboardFixture, visit } from '../support/dashboardFixture.js'
+import { DashboardFixture, visit, type OpenPage } from '../support/dashboardFixture.js'
 
 const fixture = closeAfterAll(await DashboardFixture.set())
 let data: DashboardData
+/** A page for several tests, because opening one takes longer than most tests. */
+let shared: OpenPage
 beforeAll(async () => {
   data = await seedDashboardData(fixture.db)
+  shared = await fixture.open()
 })
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
@@ -21,64 +24,69 @@ const CONTRAST = { type: 'rule', values: ['color-contrast'] }
 
 /** Returns findings of axe as "rule: elements". The debugger injects axe, which the page's policy allows. */
 async function accessibilityDefects(page: Page, runOnly: object = EVERY_RULE): Promise<string[]> {
-  await page.evaluate(AXE)
+  if ((await page.evaluate('typeof axe')) === 'undefined') await page.evaluate(AXE)
   return page.evaluate(`(async () => {
     const { violations } = await axe.run(document, { runOnly: ${JSON.stringify(runOnly)}, resultTypes: ['violations'] })
     return violations.map(({ id, nodes }) => id + ': ' + nodes.map((node) => node.html.slice(0, 160)).join(' | '))
   })()`)
 }
 
+const [DESKTOP, , PHONE] = DASHBOARD_VARIANTS
+
 /** Number of pixels by which the page is wider than the screen. */
 const SIDEWAYS = 'Math.max(0, document.documentElement.scrollWidth - innerWidth)'
 
-describe.each(DASHBOARD_VARIANTS)('every page, $name', ({ name: variant, ...options }) => {
-  test('is accessible and causes no browser error', async () => {
-    const { page, browserErrors, goTo } = await fixture.open(undefined, options)
-    for (const { name, path, heading } of DASHBOARD_PAGES) {
-      await goTo(path(data.faultyPayment))
-      if (heading !== undefined) await page.getByRole('heading', { name: heading, level: 1 }).waitFor()
-      await page.getByText('Live', { exact: true }).locator('visible=true').waitFor()
-      // The dark look changes colours only. The phone look changes the navigation and the layout.
-      const rules = variant === 'dark' ? CONTRAST : EVERY_RULE
-      const defects = variant === 'phone' && name !== 'overview' ? [] : await accessibilityDefects(page, rules)
-      expect({ name, defects }).toEqual({ name, defects: [] })
-    }
-    expect(browserErrors()).toEqual([])
-    await page.context().close()
-  })
+/** Opens a page of the list and waits until it is live. */
+async function goToPage({ page, goTo }: OpenPage, { path, heading }: DashboardPage): Promise<void> {
+  await goTo(path(data.faultyPayment))
+  if (heading !== undefined) await page.getByRole('heading', { name: heading, level: 1 }).waitFor()
+  await page.getByText('Live', { exact: true }).locator('visible=true').waitFor()
+}
+
+test('every page is accessible and fits 390, 1024 and 1440 pixels in light and dark', async () => {
+  const { page, browserErrors } = shared
+  for (const one of DASHBOARD_PAGES) {
+    const { name } = one
+    await page.setViewportSize(DESKTOP.viewport)
+    await page.emulateMedia({ colorScheme: 'light' })
+    await goToPage(shared, one)
+    const defects = await accessibilityDefects(page)
+    // The dark look changes colours only.
+    await page.emulateMedia({ colorScheme: 'dark' })
+    defects.push(...(await accessibilityDefects(page, CONTRAST)))
+    defects.push(...(await layoutDefectsOf(page, name, ['dark', 'light'])))
+    expect({ name, defects }).toEqual({ name, defects: [] })
+  }
+  expect(browserErrors()).toEqual([])
 })
 
-test('every page with many payments fits 390, 1024 and 1440 pixels in light and dark', async () => {
-  const open = await fixture.open()
-  expect(await findLayoutDefects(open, data.faultyPayment)).toEqual([])
-  expect(open.browserErrors()).toEqual([])
-  await open.page.context().close()
-})
-
-test('nothing is cut off on a 360-pixel screen, and every control is at least 44 pixels high', async () => {
-  const { page, goTo } = await fixture.open(undefined, {
-    viewport: { width: 360, height: 640 },
-    hasTouch: true,
-    isMobile: true,
-  })
-  for (const { name, path } of DASHBOARD_PAGES) {
-    await goTo(path(data.faultyPayment))
+test('on a phone nothing is cut off at 360 pixels, and every control is at least 44 pixels high', async () => {
+  const phone = await fixture.open(undefined, PHONE)
+  const { page, browserErrors } = phone
+  for (const one of DASHBOARD_PAGES) {
+    const { name } = one
+    await goToPage(phone, one)
+    // The phone look changes the navigation and the layout of every page alike.
+    const defects = name === 'overview' ? await accessibilityDefects(page) : []
+    await page.setViewportSize({ width: 360, height: 640 })
     const sideways = await page.evaluate(SIDEWAYS)
     const small =
       await page.evaluate(`[...document.querySelectorAll('button, label.check, input:not([type=checkbox]), select, nav a, summary, .composition a')]
       .map((element) => [element.textContent || element.getAttribute('aria-label'), element.getBoundingClientRect()])
       .filter(([, { width, height }]) => width > 0 && height < 44)
       .map(([text, { height }]) => text + ' ' + height)`)
-    expect({ name, sideways, small }).toEqual({ name, sideways: 0, small: [] })
+    expect({ name, defects, sideways, small }).toEqual({ name, defects: [], sideways: 0, small: [] })
   }
   await page.getByRole('button', { name: 'More' }).click()
   await page.getByRole('dialog').getByRole('link', { name: 'Leases' }).click()
   await page.getByRole('heading', { name: 'Leases', level: 1 }).waitFor()
+  expect(browserErrors()).toEqual([])
   await page.context().close()
 })
 
 test('charts show 1 h to 30 d, per rail and participant, and a selection narrows the range', async () => {
-  const { page, browserErrors, goTo } = await fixture.open(undefined, { viewport: { width: 1440, height: 900 } })
+  const { page, browserErrors, goTo } = shared
+  await page.setViewportSize({ width: 1440, height: 900 })
   await goTo('rails/swift')
   const chart = page.getByRole('img', { name: /^Outcomes per/ })
   const label = () => chart.getAttribute('aria-label')
@@ -129,22 +137,21 @@ test('charts show 1 h to 30 d, per rail and participant, and a selection narrows
   await page.getByRole('heading', { name: 'pay-worker-1:4121:7c1f', level: 1 }).waitFor()
   expect(await page.getByRole('region', { name: 'Rails' }).innerText()).toMatch(/swift\s+Open/)
   expect(browserErrors()).toEqual([])
-  await page.context().close()
 })
 
 test("charts are drawn when the browser's language is not a valid locale, as under LANG=C", async () => {
-  const { page, browserErrors, goTo } = await fixture.open(undefined, {})
+  const { page, browserErrors, goTo } = shared
   await page.addInitScript(`Object.defineProperty(Navigator.prototype, 'language', { get: () => 'en-US@posix' })`)
   await page.reload()
   await goTo('/')
   expect(await page.evaluate('navigator.language')).toMatch(/^en(-US@posix)?$/)
   await page.locator('.throughput canvas').waitFor()
   expect(browserErrors()).toEqual([])
-  await page.context().close()
 })
 
 test('the keyboard reaches every page, the search, the list, the shortcuts and the content', async () => {
-  const { page, browserErrors } = await fixture.open()
+  const { page, browserErrors, goTo } = shared
+  await goTo('')
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
   await page.keyboard.press('?')
   const sheet = page.getByRole('dialog', { name: 'Shortcuts' })
@@ -203,7 +210,6 @@ test('the keyboard reaches every page, the search, the list, the shortcuts and t
   await page.keyboard.press('Enter')
   expect(await page.evaluate('document.activeElement.id')).toBe('main')
   expect(browserErrors()).toEqual([])
-  await page.context().close()
 })
 
 test('the content security policy is strict and stops an injected script', async () => {
@@ -211,7 +217,8 @@ test('the content security policy is strict and stops an injected script', async
   const policy = headers.get('content-security-policy') ?? ''
   expect(policy).toMatch(/default-src 'self'/)
   expect(policy).not.toMatch(/unsafe|\*|http:/)
-  const { page, browserErrors } = await fixture.open()
+  const { page, browserErrors, goTo } = shared
+  await goTo('')
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
   await page.evaluate(`(() => {
     const script = document.createElement('script')
@@ -220,7 +227,6 @@ test('the content security policy is strict and stops an injected script', async
   })()`)
   expect(await page.evaluate('globalThis.hacked')).toBeUndefined()
   expect(browserErrors().join()).toMatch(/Content Security Policy/)
-  await page.context().close()
 })
 
 test('a refused token leads to the sign-in form with an error; sign-out removes the token', async () => {
@@ -277,7 +283,7 @@ test('/docs finds an operation, marks optional fields and sends it with the toke
 })
 
 test('an error of the server is shown with code and request id, and can be retried', async () => {
-  const { page, goTo } = await fixture.open()
+  const { page, goTo } = shared
   await goTo('payments/00000000-0000-0000-0000-000000000000')
   const note = page.getByRole('alert')
   expect(await note.innerText()).toMatch(/NOT_FOUND[^]*request [0-9a-f-]{36}/)
@@ -286,7 +292,6 @@ test('an error of the server is shown with code and request id, and can be retri
     note.getByRole('button', { name: 'Try again' }).click(),
   ])
   expect((await again.response())?.status()).toBe(404)
-  await page.context().close()
 })
 
 test('docs/reference/screenshots.md shows one screenshot of each page in each variant', () => {

@@ -2,7 +2,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { deploy } from '../../libs/deployment/index.js'
 import { claimOutboxBatch, completeOutboxAttempt, enqueuePaymentOutbox } from '../../libs/outbox/index.js'
 import { openDatabase } from '../../libs/db/index.js'
-import { launchBrowser } from '../support/browser.js'
+import { closePages, launchBrowser } from '../support/browser.js'
 import { spawnSymphony } from '../support/commandLine.js'
 import { visit } from '../support/dashboardFixture.js'
 import { killServer } from '../support/killServer.js'
@@ -34,7 +34,7 @@ test(
     await expect.poll(api.stdout, POLL_OPTIONS).toMatch(/The API listens on http:\S+\.\n/)
     const address = /http:\S+(?=\.\n)/.exec(api.stdout())?.[0] ?? ''
     const browser = await launchBrowser()
-    onTestFinished(() => browser.close())
+    onTestFinished(() => closePages(browser))
     const { page, goTo } = await visit(browser, `${address}/#token=${TOKEN}`)
     const live = page.locator('.live:visible')
     await live.getByText('Live', { exact: true }).waitFor()

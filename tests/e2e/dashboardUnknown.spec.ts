@@ -1,6 +1,6 @@
 import { beforeAll, expect, test } from 'vitest'
 import { closeAfterAll } from '../support/afterAll.js'
-import { DashboardFixture } from '../support/dashboardFixture.js'
+import { DashboardFixture, type OpenPage } from '../support/dashboardFixture.js'
 import { claimOnly, complete, enqueue, makeDueAndClaim, type Enqueued } from '../support/outboxItems.js'
 import { projectLedger } from '../support/sealLedger.js'
 
@@ -9,6 +9,7 @@ import { projectLedger } from '../support/sealLedger.js'
 const fixture = closeAfterAll(await DashboardFixture.set())
 let timedOut: Enqueued
 let inquired: Enqueued
+let olga: OpenPage
 beforeAll(async () => {
   timedOut = await enqueue(fixture.db, { railType: 'hold-bank' })
   await complete(fixture.db, await claimOnly(fixture.db, 'hold-bank'), {
@@ -28,10 +29,11 @@ beforeAll(async () => {
   const refused = await enqueue(fixture.db, { railType: 'busy-bank' })
   await complete(fixture.db, await claimOnly(fixture.db, refused.railType), { state: 'RETRYABLE', errorCode: 'BUSY' })
   await projectLedger(fixture.db)
+  olga = await fixture.open(await fixture.tokenOf('olga'))
 })
 
 test('the timeline shows a timed-out call as an unknown outcome, never as a retry', async () => {
-  const { page, goTo } = await fixture.open()
+  const { page, goTo } = olga
   await goTo(`payments/${timedOut.outboxId}`)
   const attempt = page.locator('.timeline li', { hasText: 'Attempt 1: outcome unknown' })
   await attempt.waitFor()
@@ -40,20 +42,18 @@ test('the timeline shows a timed-out call as an unknown outcome, never as a retr
   expect(await page.locator('main').innerText()).not.toMatch(/tries again|will be tried again/i)
   expect(await page.locator('main header [data-state=OUTCOME_UNKNOWN]').count()).toBe(1)
   expect(await page.locator('.timeline .now [data-state=OUTCOME_UNKNOWN]').count()).toBe(1)
-  await page.context().close()
 })
 
 test('the timeline shows an inquiry that found the payment as an inquiry, not as a send', async () => {
-  const { page, goTo } = await fixture.open()
+  const { page, goTo } = olga
   await goTo(`payments/${inquired.outboxId}`)
   const attempt = page.locator('.timeline li', { hasText: 'Attempt 2' })
   await attempt.waitFor()
   expect(await attempt.innerText()).toMatch(/Nothing was sent: the rail was asked[^]*inquired[^]*inquiry took/)
-  await page.context().close()
 })
 
 test('tile, chart, error table and payment list show unknown outcomes separately from retries', async () => {
-  const { page, goTo } = await fixture.open()
+  const { page, goTo } = olga
   await goTo('')
   const tile = page.locator('.figure', { hasText: 'Unknown' })
   await expect.poll(() => tile.innerText()).toMatch(/Unknown\s+1\s+may be paid/)
@@ -73,11 +73,10 @@ test('tile, chart, error table and payment list show unknown outcomes separately
       .nth(1)
       .evaluate(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth),
   ).toBe(0)
-  await page.context().close()
 })
 
 test('the Holds page and its dialog show an unknown outcome with its own tag, not as a warning', async () => {
-  const { page, goTo } = await fixture.open(await fixture.tokenOf('olga'))
+  const { page, goTo } = olga
   await goTo('holds')
   const row = page.getByRole('row', { name: timedOut.instructionId })
   const tag = row.locator('[data-state=OUTCOME_UNKNOWN]')
@@ -87,5 +86,4 @@ test('the Holds page and its dialog show an unknown outcome with its own tag, no
   const dialog = page.getByRole('dialog')
   expect(await dialog.locator('[data-state=OUTCOME_UNKNOWN]').first().innerText()).toBe('Outcome unknown')
   await dialog.getByText('The rail may have paid, but no answer confirms it.').first().waitFor()
-  await page.context().close()
 })

@@ -6,12 +6,27 @@ import { join } from 'node:path'
 import registryChromium from '@sparticuz/chromium'
 import { chromium, type Browser } from 'playwright-core'
 
+declare global {
+  var symphonyTestBrowser: Promise<Browser> | undefined
+}
+
+/** Returns the browser of this process, for one spec file after the other. It ends with the process. */
+export function launchBrowser(): Promise<Browser> {
+  // In `globalThis`, because each spec file loads its own copy of this module.
+  return (globalThis.symphonyTestBrowser ??= launch())
+}
+
+/** Closes every page of the browser at the end of a spec file. */
+export async function closePages(browser: Browser): Promise<void> {
+  await Promise.all(browser.contexts().map((context) => context.close()))
+}
+
 /**
  * Starts a browser from the package registry, so that x86-64 machines need no installed browser. Other processors need
  * Debian's package `chromium`. The sandbox is off, because containers and root do not allow it. Only our own pages are
  * opened.
  */
-export async function launchBrowser(): Promise<Browser> {
+async function launch(): Promise<Browser> {
   if (process.arch !== 'x64') return launchInstalled()
   const folder = await unpackedBrowser()
   return chromium.launch({
@@ -25,6 +40,7 @@ export async function launchBrowser(): Promise<Browser> {
 const ARGUMENTS = [
   '--no-sandbox',
   '--disable-gpu',
+  '--in-process-gpu',
   '--no-zygote',
   '--disable-dev-shm-usage',
   '--font-render-hinting=none',

@@ -1,6 +1,6 @@
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
 import { builtPath } from './builtPath.js'
-import { launchBrowser } from './browser.js'
+import { closePages, launchBrowser } from './browser.js'
 import { createTestDatabase, type TestDatabase } from './database.js'
 import { createKey, openHttpFixture, TOKEN, type HttpFixture, type HttpFixtureOptions } from './httpFixture.js'
 
@@ -47,7 +47,7 @@ export class DashboardFixture {
   }
 
   async close(): Promise<void> {
-    await this.browser.close()
+    await closePages(this.browser)
     await this.http.close()
     await this.db.drop()
   }
@@ -55,7 +55,13 @@ export class DashboardFixture {
 
 /** Opens an address in a new browser profile. */
 export async function visit(browser: Browser, address: string, options: BrowserContextOptions = {}): Promise<OpenPage> {
-  const context = await browser.newContext({ locale: 'en-GB', timezoneId: 'UTC', ...options })
+  const context = await browser.newContext({
+    locale: 'en-GB',
+    timezoneId: 'UTC',
+    // An endless animation redraws the page all the time.
+    reducedMotion: 'reduce',
+    ...options,
+  })
   // Long enough for a busy machine.
   context.setDefaultTimeout(60_000)
   const page = await context.newPage()

@@ -43,19 +43,30 @@ const SCREENS = [
   { width: 1440, height: 900 },
 ]
 
-/** Returns each page that does not fit a screen, in both colour schemes, as "page width scheme: defect". */
-export async function findLayoutDefects({ page, goTo }: OpenPage, payment: string): Promise<string[]> {
+/** Returns each page that does not fit a screen, as "page width scheme: defect". */
+export async function findLayoutDefects(open: OpenPage, payment: string): Promise<string[]> {
   const defects: string[] = []
   for (const { name, path } of DASHBOARD_PAGES) {
     if (name === 'payment' && payment === '') continue
-    await goTo(path(payment))
+    await open.goTo(path(payment))
+    defects.push(...(await layoutDefectsOf(open.page, name, ['light'])))
+  }
+  return defects
+}
+
+/** Returns the defects of the open page on each screen. */
+export async function layoutDefectsOf(
+  page: Page,
+  name: string,
+  schemes: readonly ('light' | 'dark')[],
+): Promise<string[]> {
+  const defects: string[] = []
+  for (const colorScheme of schemes) {
+    await page.emulateMedia({ colorScheme })
     for (const screen of SCREENS) {
       await page.setViewportSize(screen)
-      for (const colorScheme of ['light', 'dark'] as const) {
-        await page.emulateMedia({ colorScheme })
-        const found = await findDefects(page)
-        defects.push(...found.map((defect) => `${name} ${screen.width} ${colorScheme}: ${defect}`))
-      }
+      const found = await findDefects(page)
+      defects.push(...found.map((defect) => `${name} ${screen.width} ${colorScheme}: ${defect}`))
     }
   }
   return defects
