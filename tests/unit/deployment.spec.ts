@@ -1,16 +1,19 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { deploy, doctor } from '../../libs/deployment/index.js'
 import { catalogOf, namesIn } from '../support/catalogOf.js'
-import { createTestDatabase, testSchema, type TestDatabase } from '../support/database.js'
+import { createTestDatabase, testSchema, withTestDatabase, type TestDatabase } from '../support/database.js'
 import { PUBLIC_FUNCTIONS } from '../support/sqlFunctions.js'
 
 let db: TestDatabase
 const schema = testSchema()
 
-beforeEach(async () => {
-  db = await createTestDatabase({ content: 'empty' })
-})
-afterEach(() => db.drop())
+/** Gives each test of a group its own database. Copying a deployed one takes a third of the time of a deployment. */
+function eachWith(content: 'deployed' | 'empty'): void {
+  beforeEach(async () => {
+    db = await createTestDatabase({ content, countBranches: false })
+  })
+  afterEach(() => db.drop())
+}
 
 async function deployments(): Promise<readonly number[]> {
   const { rows } = await db.queryNoRole<{ deployment_no: number }>(
@@ -31,8 +34,9 @@ async function pending(): Promise<readonly unknown[]> {
 }
 
 describe('PRIM-POSTGRES-SCHEMA-001 a repeated deployment', () => {
+  eachWith('deployed')
+
   test('changes nothing and keeps the data', async () => {
-    expect(await deploy({ url: db.url, schema })).toMatchObject({ outcome: 'deployed', schema })
     await enqueueOne()
     const before = await catalogOf(db.url, schema)
     const items = await pending()
@@ -44,7 +48,6 @@ describe('PRIM-POSTGRES-SCHEMA-001 a repeated deployment', () => {
   })
 
   test('changes no object and keeps the data, with reapply', async () => {
-    await deploy({ url: db.url, schema })
     await enqueueOne()
     const before = await catalogOf(db.url, schema)
     const items = await pending()
@@ -55,7 +58,6 @@ describe('PRIM-POSTGRES-SCHEMA-001 a repeated deployment', () => {
   })
 
   test('rewrites no table and no index, with reapply', async () => {
-    await deploy({ url: db.url, schema })
     await enqueueOne()
     const filenodes = `SELECT c.relname, pg_relation_filenode(c.oid)
       FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -67,7 +69,6 @@ describe('PRIM-POSTGRES-SCHEMA-001 a repeated deployment', () => {
   })
 
   test('applies all files again if the checksum of one file differs', async () => {
-    await deploy({ url: db.url, schema })
     await recordOtherFiles('0.0.1')
     expect(await deploy({ url: db.url, schema })).toMatchObject({ outcome: 'deployed' })
     expect(await deployments()).toEqual([1, 2, 3])
@@ -76,11 +77,13 @@ describe('PRIM-POSTGRES-SCHEMA-001 a repeated deployment', () => {
 })
 
 describe('PRIM-POSTGRES-SCHEMA-002 a schema with a custom name', () => {
-  test.each(['other', 'Pay Out-box é', 'select', 'a"b', "it's", 'back\\slash', '$$', 'pay.out'])(
+  eachWith('empty')
+
+  test.each(['select', 'Pay.Out-box é', `a"b it's back\\slash $$`])(
     'contains every new object, and nothing outside it changes: %s',
     async (name) => {
       const before = await everythingOutside(name)
-      await deploy({ url: db.url, schema: name })
+      expect(await deploy({ url: db.url, schema: name })).toMatchObject({ outcome: 'deployed', schema: name })
       expect(await everythingOutside(name)).toEqual(before)
       expect(await doctor({ url: db.url, schema: name })).toMatchObject({ ok: true, schema: name })
     },
@@ -106,7 +109,8 @@ describe('PRIM-POSTGRES-SCHEMA-002 a schema with a custom name', () => {
 describe('PRIM-POSTGRES-SCHEMA-003 a deployment', () => {
   /** Objects of one deployment, which these tests share. */
   let seen: ReturnType<typeof catalogOf> | undefined
-  const catalogOfOneDeployment = () => (seen ??= deploy({ url: db.url, schema }).then(() => catalogOf(db.url, schema)))
+  const catalogOfOneDeployment = () =>
+    (seen ??= withTestDatabase(({ url }) => catalogOf(url, schema), { countBranches: false }))
 
   test('creates exactly the listed tables and views', async () => {
     expect(namesIn(await catalogOfOneDeployment(), 'relations')).toEqual([
@@ -292,8 +296,9 @@ describe('PRIM-POSTGRES-SCHEMA-003 a deployment', () => {
 })
 
 describe('the record of deployments', () => {
+  eachWith('deployed')
+
   test('names the deployed files and the login that deployed them', async () => {
-    await deploy({ url: db.url, schema })
     const { rows } = await db.queryNoRole<{ file: string; deployed_by: string; release: string }>(
       'SELECT file, deployed_by, release FROM symphony_deployments',
     )
@@ -303,7 +308,6 @@ describe('the record of deployments', () => {
   })
 
   test('cannot be changed, not even by the owner', async () => {
-    await deploy({ url: db.url, schema })
     const owner = await db.connect('symphony_owner')
     await expect(owner.query(`UPDATE symphony_deployments SET release = '9.9.9'`)).rejects.toThrow(/append-only/)
     await expect(owner.query('TRUNCATE symphony_deployments')).rejects.toThrow(/append-only/)
@@ -311,8 +315,9 @@ describe('the record of deployments', () => {
 })
 
 describe('a deployment over an earlier release', () => {
+  eachWith('deployed')
+
   test('drops functions that this release does not have', async () => {
-    await deploy({ url: db.url, schema })
     const owner = await db.connect('symphony_owner')
     await owner.query(`CREATE FUNCTION outdated_helper() RETURNS int LANGUAGE sql RETURN 1`)
     await owner.query(`CREATE FUNCTION outdated_outbox_call(p int) RETURNS int LANGUAGE sql RETURN outdated_helper()`)
@@ -322,7 +327,6 @@ describe('a deployment over an earlier release', () => {
   })
 
   test('replaces a function with another return type, and drops its dependants', async () => {
-    await deploy({ url: db.url, schema })
     const owner = await db.connect('symphony_owner')
     await owner.query(`DROP FUNCTION next_outbox_event;
       CREATE FUNCTION next_outbox_event(p_rails text[]) RETURNS int LANGUAGE sql RETURN 1;
@@ -332,7 +336,6 @@ describe('a deployment over an earlier release', () => {
   })
 
   test('replaces a view with other columns, and drops an unknown view', async () => {
-    await deploy({ url: db.url, schema })
     const owner = await db.connect('symphony_owner')
     await owner.query(`DROP VIEW outbox_operational_status;
       CREATE VIEW outbox_operational_status AS SELECT 1 AS gone, ''::text AS outbox_id;
@@ -343,7 +346,6 @@ describe('a deployment over an earlier release', () => {
 
   test('keeps the OIDs of unchanged functions', async () => {
     // Prepared statements of running workers refer to functions by OID.
-    await deploy({ url: db.url, schema })
     const numbers = `SELECT p.oid FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 ORDER BY 1`
     const { rows: before } = await db.queryNoRole(numbers, [schema])
     await deploy({ url: db.url, schema, reapply: true })
@@ -352,11 +354,12 @@ describe('a deployment over an earlier release', () => {
 })
 
 describe('a database of a newer release', () => {
+  eachWith('deployed')
+
   test.each([
     ['a newer version', '99.0.0', 1],
     ['a higher schema level', '0.0.1', 99],
   ])('is refused (DEPLOYMENT_NEWER_DATABASE): %s', async (_, release, level) => {
-    await deploy({ url: db.url, schema })
     await recordOtherFiles(release, level)
     const before = await catalogOf(db.url, schema)
     await expect(deploy({ url: db.url, schema })).rejects.toMatchObject({

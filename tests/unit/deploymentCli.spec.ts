@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { Client } from 'pg'
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { builtPath } from '../support/builtPath.js'
+import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
@@ -15,20 +16,19 @@ beforeAll(() => {
   builtPath('libs/cli/main.js')
 })
 
-interface Ended {
-  readonly exitCode: unknown
-  readonly stdout: string
-  readonly stderr: string
-}
-
-/** Runs the command as users do, with these environment variables only. */
-async function symphony(env: Record<string, string>, ...words: readonly string[]): Promise<Ended> {
+/** Runs the program as users do, with these environment variables only. */
+async function runProgram(env: Record<string, string>, ...words: readonly string[]): Promise<CommandOutput> {
   const child = spawn(process.execPath, [BIN, ...words], { env, stdio: ['ignore', 'pipe', 'pipe'] })
   let [stdout, stderr] = ['', '']
   child.stdout.on('data', (chunk) => (stdout += String(chunk)))
   child.stderr.on('data', (chunk) => (stderr += String(chunk)))
-  const [exitCode]: unknown[] = await once(child, 'close')
+  const [exitCode] = await once(child, 'close')
   return { exitCode, stdout, stderr }
+}
+
+/** Runs a command in this process, which saves the start of a program. */
+function run(env: Record<string, string>, ...words: readonly string[]): Promise<CommandOutput> {
+  return symphony(words, env)
 }
 
 async function database(content: 'deployed' | 'empty'): Promise<TestDatabase> {
@@ -41,15 +41,15 @@ describe('on the command line', () => {
   test('deploy and doctor take the database from flags', async () => {
     const db = await database('empty')
     const target = ['--database-url', db.url, '--schema', 'Pay "Out" box']
-    expect(await symphony({}, 'deploy', ...target)).toMatchObject({
+    expect(await runProgram({}, 'deploy', ...target)).toMatchObject({
       exitCode: 0,
       stdout: expect.stringContaining('is deployed to the schema Pay "Out" box'),
     })
-    expect(await symphony({}, 'deploy', ...target)).toMatchObject({
+    expect(await runProgram({}, 'deploy', ...target)).toMatchObject({
       exitCode: 0,
       stdout: expect.stringContaining('already'),
     })
-    expect(await symphony({}, 'doctor', ...target)).toMatchObject({
+    expect(await runProgram({}, 'doctor', ...target)).toMatchObject({
       exitCode: 0,
       stdout: expect.stringContaining('is what this release deploys'),
     })
@@ -61,12 +61,12 @@ describe('on the command line', () => {
     onTestFinished(() => removeTestFolder(folder))
     const config = join(folder, 'symphony.json')
     await writeFile(config, JSON.stringify({ databaseUrl: db.url, schema: 'filed', leaseSeconds: 30 }))
-    expect(await symphony({}, 'deploy', '--config', config, '--schema', 'flagged')).toMatchObject({
+    expect(await run({}, 'deploy', '--config', config, '--schema', 'flagged')).toMatchObject({
       exitCode: 0,
       stdout: expect.stringContaining('is deployed to the schema flagged.'),
     })
-    expect((await symphony({}, 'deploy', '--config', config)).stdout).toContain('is deployed to the schema filed.')
-    expect(await symphony({}, 'doctor', '--config', config)).toMatchObject({
+    expect((await run({}, 'deploy', '--config', config)).stdout).toContain('is deployed to the schema filed.')
+    expect(await run({}, 'doctor', '--config', config)).toMatchObject({
       exitCode: 0,
       stdout: expect.stringContaining('The schema filed is what this release deploys'),
     })
@@ -75,9 +75,9 @@ describe('on the command line', () => {
   test('deploy and doctor take the database from the environment', async () => {
     const db = await database('empty')
     const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: 'elsewhere' }
-    const deployed = await symphony(env, 'deploy', '--json')
+    const deployed = await run(env, 'deploy', '--json')
     expect(JSON.parse(deployed.stdout)).toMatchObject({ outcome: 'deployed', schema: 'elsewhere' })
-    const examined = await symphony(env, 'doctor', '--json')
+    const examined = await run(env, 'doctor', '--json')
     expect(examined.exitCode).toBe(0)
     expect(JSON.parse(examined.stdout)).toMatchObject({ ok: true, schema: 'elsewhere' })
   })
@@ -86,17 +86,17 @@ describe('on the command line', () => {
     const db = await database('deployed')
     const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema }
     await db.queryNoRole('DROP INDEX ix_pending_claimable')
-    const { exitCode, stdout, stderr } = await symphony(env, 'doctor')
+    const { exitCode, stdout, stderr } = await run(env, 'doctor')
     expect(exitCode).toBe(1)
     expect(stdout).toContain('INDEX_MISSING')
     expect(stdout).toContain('ix_pending_claimable')
     expect(stdout).toContain('symphony deploy --reapply')
     expect(stderr).toContain('DOCTOR_FOUND_DRIFT')
-    const json = await symphony(env, 'doctor', '--json')
+    const json = await run(env, 'doctor', '--json')
     expect(json.exitCode).toBe(1)
     expect(JSON.parse(json.stdout)).toMatchObject({ ok: false, findings: [{ code: 'INDEX_MISSING' }, {}, {}] })
-    expect((await symphony(env, 'deploy', '--reapply')).exitCode).toBe(0)
-    expect((await symphony(env, 'doctor')).exitCode).toBe(0)
+    expect((await run(env, 'deploy', '--reapply')).exitCode).toBe(0)
+    expect((await run(env, 'doctor')).exitCode).toBe(0)
   })
 
   test('deploy never prints a given password, and keeps the password of an existing login', async () => {
@@ -105,11 +105,11 @@ describe('on the command line', () => {
     const name = `cli_${db.name}`
     onTestFinished(async () => void (await db.queryNoRole(`DROP ROLE IF EXISTS ${name}`)))
     const login = ['--create-login', `${name}=executor+readonly`]
-    const first = await symphony({ ...env, SYMPHONY_LOGIN_PASSWORD: 'chosen by me' }, 'deploy', ...login)
+    const first = await run({ ...env, SYMPHONY_LOGIN_PASSWORD: 'chosen by me' }, 'deploy', ...login)
     expect(first.stdout).toContain(`The login ${name} was created with the password of SYMPHONY_LOGIN_PASSWORD.`)
     const other = `cli_other_${db.name}`
     onTestFinished(async () => void (await db.queryNoRole(`DROP ROLE IF EXISTS ${other}`)))
-    const json = await symphony(
+    const json = await run(
       { ...env, SYMPHONY_LOGIN_PASSWORD: 'chosen by me' },
       'deploy',
       '--json',
@@ -117,10 +117,10 @@ describe('on the command line', () => {
       `${other}=executor`,
     )
     expect(`${first.stdout}${first.stderr}${json.stdout}${json.stderr}`).not.toContain('chosen by me')
-    const second = await symphony(env, 'deploy', ...login)
+    const second = await run(env, 'deploy', ...login)
     expect(second.stdout).toContain(`The login ${name} already existed`)
     expect(second.stdout).not.toContain('password')
-    const third = await symphony({ ...env, SYMPHONY_LOGIN_PASSWORD: 'another one' }, 'deploy', ...login)
+    const third = await run({ ...env, SYMPHONY_LOGIN_PASSWORD: 'another one' }, 'deploy', ...login)
     expect(third.stdout).toContain(`The login ${name} already existed`)
     expect(third.stdout).toContain(`Its password was not changed. To change it, run \\password ${name} in psql.`)
     const url = new URL(db.url)
@@ -129,19 +129,13 @@ describe('on the command line', () => {
     const client = new Client(url.href)
     await client.connect()
     await client.end()
-    const twice = await symphony({ ...env, SYMPHONY_LOGIN_PASSWORD: 'chosen by me' }, 'deploy', ...login, ...login)
+    const twice = await run({ ...env, SYMPHONY_LOGIN_PASSWORD: 'chosen by me' }, 'deploy', ...login, ...login)
     expect(twice.exitCode).toBe(2)
   })
 
   test('deploy --dry-run prints SQL and nothing else', async () => {
     const db = await database('empty')
-    const { exitCode, stdout, stderr } = await symphony(
-      { DATABASE_URL: db.url },
-      'deploy',
-      '--dry-run',
-      '--schema',
-      'new',
-    )
+    const { exitCode, stdout, stderr } = await run({ DATABASE_URL: db.url }, 'deploy', '--dry-run', '--schema', 'new')
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
     expect(stdout).toMatch(/^BEGIN;[^]*CREATE SCHEMA IF NOT EXISTS "new"[^]*COMMIT;\n$/)
   })
@@ -153,7 +147,7 @@ describe('on the command line', () => {
     [2, ['deploy', '--database-url', 'postgres://x@127.0.0.1:1/x', '--create-login', 'app=king']],
     [2, ['deploy', '--database-url', 'postgres://x@127.0.0.1:1/x', '--schema', ' ']],
   ])('the exit code is %i for %j', async (exitCode, words) => {
-    expect(await symphony({}, ...words)).toMatchObject({ exitCode })
+    expect(await run({}, ...words)).toMatchObject({ exitCode })
   })
 })
 
@@ -175,7 +169,7 @@ describe('an installed package', () => {
       stdio: ['ignore', 'ignore', 'inherit'],
     })
     expect(await once(child, 'close')).toEqual([0, null])
-    expect((await symphony({ DATABASE_URL: db.url }, 'doctor', '--schema', 'packed')).exitCode).toBe(0)
+    expect((await run({ DATABASE_URL: db.url }, 'doctor', '--schema', 'packed')).exitCode).toBe(0)
   })
 })
 
@@ -192,8 +186,8 @@ describe('symphony start', () => {
     child.stdout.on('data', (chunk) => (output += String(chunk)))
     await expect.poll(() => output, { timeout: 60_000 }).toContain('found it sound')
     expect(output).toContain('PostgreSQL 18 is running')
-    const { stdout: url } = await symphony({}, 'db', 'url', '--data-dir', dataDir)
-    expect((await symphony({}, 'doctor', '--data-dir', dataDir)).exitCode).toBe(0)
+    const { stdout: url } = await run({}, 'db', 'url', '--data-dir', dataDir)
+    expect((await run({}, 'doctor', '--data-dir', dataDir)).exitCode).toBe(0)
     const before = performance.now()
     child.kill('SIGINT')
     const [exitCode]: unknown[] = await once(child, 'close')
