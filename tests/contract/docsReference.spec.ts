@@ -62,6 +62,27 @@ test('docs/reference/http.md has a row for every problem code, with its status',
   )
 })
 
+test('docs/comparison.md names an existing test for each row of the table of dashboards', async () => {
+  const [, table = '', list = ''] =
+    /^## Dashboards\n(.*?)^### Browser tests[^\n]*\n(.*?)^## /ms.exec(markdownPage('docs/comparison.md')) ?? []
+  const rows = [...table.matchAll(/^\| (?![-|])(\S[^|]*) \|/gm)].map(([, first]) => first)
+  const entries = list.replaceAll(/\n {2}/g, ' ').matchAll(/^- ([^:]+): (.+)$/gm)
+  const named: string[] = []
+  const missing: string[] = []
+  for (const [, row = '', tests = ''] of entries) {
+    named.push(row)
+    let source = ''
+    for (const [, spec, title = ''] of tests.matchAll(/`([^`]+)`|"([^"]+)"/g)) {
+      if (spec !== undefined) source = await readFile(new URL(`../${spec}.spec.ts`, import.meta.url), 'utf8')
+      else if (!source.includes(`'${title}',`)) missing.push(`${row}: ${title}`)
+    }
+    if (source === '') missing.push(row)
+  }
+  expect(missing).toEqual([])
+  expect(named).toEqual(rows)
+  expect(rows.length).toBeGreaterThan(10)
+})
+
 describe('the pages about rails', () => {
   test('writing-a-rail.md shows a rail that passes the contract test', async () => {
     const [, source = ''] = /```js\n(.*?)```/s.exec(markdownPage('docs/coding/writing-a-rail.md')) ?? []

@@ -3,9 +3,12 @@ import type { Locator, Page } from 'playwright-core'
 import { beforeAll, describe, expect, test } from 'vitest'
 import type { Alert } from '../../libs/http/index.js'
 import { failInboxMessages } from '../../libs/inbox/index.js'
+import { LedgerProjector } from '../../libs/ledger/index.js'
 import { ALERT_RULES } from '../../libs/observability/index.js'
 import {
   declareOutboxRails,
+  DestinationHash,
+  DestinationHasher,
   freezeDispatch,
   placeOutboxHold,
   readDispatchEpoch,
@@ -36,10 +39,12 @@ import { statementOf } from '../support/statements.js'
 const MASKED_RAIL = 'rail-with-masked-destination'
 const MASKED_FIELDS = [{ pointer: '/destination', keys: ['destination'], fieldClass: 'masked' as const }]
 
+const destinationHash = new DestinationHash('a secret of thirty-two characters')
 const fixture = closeAfterAll(
   await DashboardFixture.set({
     api: {
       readStatusSnapshot: async () => ({ alerts }),
+      destinationHash,
       protection: {
         encrypt: async (_tx, instructions) => instructions,
         maskFor: async (_role, rail) => (text) => maskPayloadText(text, rail === MASKED_RAIL ? MASKED_FIELDS : []),
@@ -608,7 +613,7 @@ describe('dispatch', () => {
     await page.getByText('Not frozen').waitFor()
   })
 
-  test('is paused and resumed for one participant; a read key sees the pause and no button', async () => {
+  test('is paused and resumed for a participant or stream; a read key sees the pause and no button', async () => {
     const { participantId } = await enqueue(fixture.db)
     const { page, goTo } = olga
     await goTo('dispatch')
@@ -627,6 +632,11 @@ describe('dispatch', () => {
     await giveReason(page, 'Resume it')
     await rowOf(page, participantId).waitFor({ state: 'detached' })
     expect(await pausesOf(participantId)).toEqual([])
+    await page.getByRole('button', { name: 'New pause' }).click()
+    await page.getByRole('radio', { name: /^An ordered stream/ }).check()
+    await page.getByLabel('Id of the participant').fill(participantId)
+    await giveReason(page, 'Pause it', 'one of them is disputed')
+    await page.getByRole('button', { name: `Resume stream ${participantId}` }).waitFor()
   })
 })
 
@@ -713,7 +723,13 @@ test('a job is paused, resumed and run at once, and shows its history', async ()
   await page.getByRole('button', { name: `Run now: ${name}` }).click()
   await expect.poll(() => page.getByRole('status').innerText()).toContain('runs now')
   await page.getByRole('button', { name: `History of ${name}` }).click()
-  await page.getByRole('dialog').getByRole('row', { name: 'olga' }).waitFor()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByRole('row', { name: 'olga' }).waitFor()
+  await dialog.getByLabel('Scheduled: range of time').selectOption('custom')
+  await dialog.getByLabel('Scheduled before').fill('2020-01-01T00:00')
+  await dialog.getByText('No runs match').waitFor()
+  await dialog.getByLabel('Scheduled: range of time').selectOption('1h')
+  await dialog.getByRole('row', { name: 'olga' }).waitFor()
   await page.keyboard.press('Escape')
 })
 
@@ -769,19 +785,76 @@ test('a dead letter of the inbox is revived with a reason', async () => {
   expect(await rowOfMessage(fixture.db, claim)).toMatchObject({ state: 'seen', attempt_count: 0 })
 })
 
-test('the list of payments is downloaded as CSV under its filters', async () => {
-  const { outboxId } = await enqueueFailed(fixture.db, { railType: 'downloaded' })
+test('payments are found by each filter, counted, sorted and downloaded', async () => {
+  const { db } = fixture
+  const own = { railType: 'downloaded' }
+  await declareOutboxRails(db.as('symphony_executor'), [{ type: own.railType, money: true, fields: [] }], 'w', {
+    serving: true,
+  })
+  const { outboxId } = await enqueueFailed(db, { ...own, instructionId: 'find-1', payload: PAYLOAD })
+  await enqueue(db, { ...own, instructionId: 'find-2', payload: { ...PAYLOAD, amount: '99', destination: 'DE1' } })
+  await complete(db, await claimOnly(db, own.railType), { state: 'DISPATCHED', railReference: 'FOUND-REF-77' })
+  await enqueue(db, { ...own, instructionId: 'find-3', participantId: 'finder', payload: { destination: 'DE1' } })
+  await sealLedger(db)
+  while ((await new LedgerProjector(db.as('symphony_executor')).runOnce()).more);
+  while ((await new DestinationHasher(db.as('symphony_control'), destinationHash).runOnce()).more);
   const { page, goTo } = olga
   await goTo('payments?rail=downloaded')
-  await page.getByRole('button', { name: 'Export' }).click()
-  const downloading = page.waitForEvent('download')
-  await page.getByRole('dialog').getByRole('button', { name: 'CSV' }).click()
-  const download = await downloading
-  expect(download.suggestedFilename()).toBe('outbox.csv')
-  const [header, ...rows] = (await readFile(await download.path(), 'utf8')).trimEnd().split('\r\n')
-  expect(header).toMatch(/^outboxId,/)
+  const expectList = async (...ids: string[]) => {
+    await expect.poll(() => page.locator('.vlist-scroll a[title]').allInnerTexts()).toEqual(ids)
+  }
+  const tryField = async (label: string, text: string, ids: string[]) => {
+    const field = page.getByLabel(label, { exact: true })
+    for (const [value, found] of [
+      [text, ids],
+      ['', ['find-3', 'find-2', 'find-1']],
+    ] as const) {
+      await field.fill(value)
+      await field.blur()
+      await expectList(...found)
+    }
+  }
+  const tryChoice = async (label: string, value: string, ids: string[]) => {
+    await page.getByLabel(label, { exact: true }).selectOption(value)
+    await expectList(...ids)
+    await page.getByLabel(label, { exact: true }).selectOption('')
+    await expectList('find-3', 'find-2', 'find-1')
+  }
+  await expectList('find-3', 'find-2', 'find-1')
+  await expect
+    .poll(() => page.getByRole('list', { name: 'Payments per state' }).innerText())
+    .toMatch(/Pending\s+1[^]*Dispatched\s+1[^]*Failed\s+1/)
+  const search = 'Search payments by id, instruction, key or rail reference'
+  await tryField(search, 'FOUND-REF', ['find-2'])
+  await tryField(search, 'find-3', ['find-3'])
+  await tryField(search, outboxId.slice(0, 20), ['find-1'])
+  await tryField('Participant', 'finder', ['find-3'])
+  await tryField('Destination', 'de89 3704 0044 0532 0130 00', ['find-1'])
+  expect(page.url()).not.toContain('de89')
+  await tryChoice('State', 'DISPATCHED', ['find-2'])
+  await tryChoice('Order', 'oldest', ['find-1', 'find-2', 'find-3'])
+  await tryChoice('Created: range of time', '1h', ['find-3', 'find-2', 'find-1'])
+  await goTo('payments?rail=downloaded&range=custom&to=2020-01-01T00:00:00Z')
+  await expectList()
+  await goTo('payments?rail=downloaded')
+  await page.getByLabel('Currency').fill('eur')
+  await expectList('find-2', 'find-1')
+  await page.getByLabel('Amount to').fill('50')
+  await expectList('find-1')
+  const download = async (format: string) => {
+    await page.getByRole('button', { name: 'Export' }).click()
+    const downloading = page.waitForEvent('download')
+    await page.getByRole('dialog').getByRole('button', { name: format }).click()
+    const file = await downloading
+    await page.getByRole('dialog').waitFor({ state: 'detached' })
+    return { name: file.suggestedFilename(), text: await readFile(await file.path(), 'utf8') }
+  }
+  const csv = await download('CSV')
+  const [header, ...rows] = csv.text.trimEnd().split('\r\n')
+  expect([csv.name, header]).toEqual(['outbox.csv', expect.stringMatching(/^outboxId,/)])
   expect(rows).toEqual([expect.stringContaining(outboxId)])
-  await page.getByRole('dialog').waitFor({ state: 'detached' })
+  const { name, text } = await download('NDJSON')
+  expect([name, JSON.parse(text)]).toEqual(['outbox.ndjson', expect.objectContaining({ outboxId })])
 })
 
 test('a contradiction is listed with both rail references until an operator reviews it', async () => {

@@ -186,7 +186,7 @@ export const withdrawLimit = (proposalId: string, reason: string) =>
   request<Withdrawn>(`/v1/limits/proposals/${e(proposalId)}/withdraw`, { method: 'POST', body: { reason } })
 
 export const listJobs = (signal: AbortSignal) => request<Jobs>('/v1/jobs', { signal })
-export const listJobRuns = (name: string, query: PageQuery, signal: AbortSignal) =>
+export const listJobRuns = (name: string, query: PageQuery & Pick<PaymentFilter, 'from' | 'to'>, signal: AbortSignal) =>
   request<JobRunPage>(`/v1/jobs/${e(name)}/runs`, { query: { ...query }, signal })
 export const listTimers = (query: PageQuery & { readonly state?: string }, signal: AbortSignal) =>
   request<TimerPage>('/v1/timers', { query: { ...query }, signal })

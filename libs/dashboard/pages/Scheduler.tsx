@@ -17,6 +17,7 @@ import { Panel } from '../parts/Panel.js'
 import { ProblemNote } from '../parts/ProblemNote.js'
 import { Dialog } from '../parts/Dialog.js'
 import { StateTag } from '../parts/StateTag.js'
+import { boundsOf, TimeRangeFilter, timeRangeOf, type TimeRange } from '../parts/TimeRange.js'
 import { useAction } from '../parts/useAction.js'
 import { Scrollable } from '../parts/Scrollable.js'
 import { NewJobDialog, NewTimerDialog } from './scheduler/NewDialogs.js'
@@ -166,12 +167,20 @@ function JobRow({ job, onShow, onDone }: JobRowProps) {
 }
 
 function RunsDialog({ name, onClose }: { readonly name: string; readonly onClose: () => void }) {
-  const runs = usePages<JobRun>(name, (cursor, signal) =>
-    listJobRuns(name, { limit: 50, ...(cursor === undefined ? {} : { cursor }) }, signal),
+  const [range, setRange] = useState<TimeRange>({})
+  const runs = usePages<JobRun>(JSON.stringify([name, range]), (cursor, signal) =>
+    listJobRuns(name, { ...boundsOf(range), limit: 50, ...(cursor === undefined ? {} : { cursor }) }, signal),
   )
   useFreshPages(runs)
   return (
     <Dialog title={`History of ${name}`} onClose={onClose}>
+      <div class="filters">
+        <TimeRangeFilter
+          range={range}
+          of="Scheduled"
+          onChange={(changes) => setRange(timeRangeOf({ ...range, ...changes }))}
+        />
+      </div>
       <PagedTable
         label={`Runs of ${name}`}
         from={runs}
@@ -198,7 +207,7 @@ function RunsDialog({ name, onClose }: { readonly name: string; readonly onClose
           </tr>
         )}
         empty={
-          <Empty title="No runs yet">
+          <Empty title={Object.keys(range).length === 0 ? 'No runs yet' : 'No runs match'}>
             <p>Each occurrence appears here.</p>
           </Empty>
         }

@@ -29,8 +29,16 @@ export function boundsOf({ range = '', from, to }: TimeRange): { readonly from?:
   return { ...(from === undefined ? {} : { from }), ...(to === undefined ? {} : { to }) }
 }
 
-/** Chooses a range of time. `of` names the time that the range is about: `Created`. */
-export function TimeRangeFilter({ range, of }: { readonly range: TimeRange; readonly of: string }) {
+interface TimeRangeFilterProps {
+  readonly range: TimeRange
+  /** Time that the range is about: `Created`. */
+  readonly of: string
+  /** Receives the fields that change; empty text removes one. @default the address takes them */
+  readonly onChange?: (changes: Readonly<Record<string, string>>) => void
+}
+
+/** Chooses a range of time. */
+export function TimeRangeFilter({ range, of, onChange = setQuery }: TimeRangeFilterProps) {
   const isCustom = range.range === CUSTOM || range.from !== undefined || range.to !== undefined
   return (
     <>
@@ -38,7 +46,7 @@ export function TimeRangeFilter({ range, of }: { readonly range: TimeRange; read
         class="input"
         aria-label={`${of}: range of time`}
         value={isCustom ? CUSTOM : (range.range ?? '')}
-        onChange={({ currentTarget: { value } }) => setQuery({ range: value, from: '', to: '' })}
+        onChange={({ currentTarget: { value } }) => onChange({ range: value, from: '', to: '' })}
       >
         <option value="">Any time</option>
         {[...PRESETS].map(([name, { label }]) => (
@@ -50,8 +58,8 @@ export function TimeRangeFilter({ range, of }: { readonly range: TimeRange; read
       </select>
       {isCustom ? (
         <>
-          <TimeField label={`${of} from`} name="from" value={range.from} />
-          <TimeField label={`${of} before`} name="to" value={range.to} />
+          <TimeField label={`${of} from`} name="from" value={range.from} onChange={onChange} />
+          <TimeField label={`${of} before`} name="to" value={range.to} onChange={onChange} />
         </>
       ) : null}
     </>
@@ -63,10 +71,11 @@ interface TimeFieldProps {
   readonly name: 'from' | 'to'
   /** Time in UTC. */
   readonly value: string | undefined
+  readonly onChange: (changes: Readonly<Record<string, string>>) => void
 }
 
-/** Field for a local time. The address holds it in UTC. */
-function TimeField({ label, name, value }: TimeFieldProps) {
+/** Field for a local time, which is kept in UTC. */
+function TimeField({ label, name, value, onChange }: TimeFieldProps) {
   return (
     <input
       class="input narrow"
@@ -76,7 +85,7 @@ function TimeField({ label, name, value }: TimeFieldProps) {
       value={value === undefined ? '' : toLocal(value)}
       onChange={({ currentTarget }) => {
         const time = new Date(currentTarget.value)
-        setQuery({ range: CUSTOM, [name]: Number.isNaN(time.getTime()) ? '' : time.toISOString() })
+        onChange({ range: CUSTOM, [name]: Number.isNaN(time.getTime()) ? '' : time.toISOString() })
       }}
     />
   )
