@@ -1806,7 +1806,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 5a9ac7b9a9b81015f67744ce3a44df04a36f90e489e4e0ee8596b513f5bf2633
+-- body: sha256 41fa301105a75c3ab738c97ae3c31486649536772394ce503ddaebb346c51478
 COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[]) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
@@ -2734,7 +2734,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 9d29c6c2fc200fd10954ec5e28d76f7ab2208425f604eac455397f43fb04d03e
-COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) IS 'Enqueues up to 1000 payments or messages in one call; returns rows in the order given. Within p_key_scope a key may be used for one instruction only (P7014). The topic p_outcome_topic receives the outcomes of the payment.';
+COMMENT ON FUNCTION enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) IS 'Enqueues up to 1000 payments or messages in one call; returns rows in the order given. Within p_key_scope a key may be used for one instruction only (P7014). The topic p_outcome_topic receives the outcomes of the payment; a replacement without one gets the topic of the replaced payment.';
 
 -- function enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) of symphony_owner
 CREATE FUNCTION enqueue_scheduled_messages(p_ids uuid[], p_participant_ids text[], p_topics text[], p_payloads jsonb[])
@@ -3220,9 +3220,9 @@ SET search_path=symphony, pg_temp
 -- body: sha256 d87781fe7c5dfa48eabeffcdd872a0d9b231a11d0817bd65f4d9832741d0367d
 COMMENT ON FUNCTION lock_redrivable_outbox_item(uuid) IS 'Internal: locks a FAILED item and returns the position of its redrive in a halted stream, or raises P7001 or P7006.';
 
--- function lock_replaced_outbox_payments(uuid[]) of symphony_owner
-CREATE FUNCTION lock_replaced_outbox_payments(p_replaces uuid[])
-RETURNS void
+-- function lock_replaced_outbox_payments(uuid[], text[]) of symphony_owner
+CREATE FUNCTION lock_replaced_outbox_payments(p_replaces uuid[], p_outcome_topic text[])
+RETURNS text[]
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
@@ -3233,8 +3233,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 517374c5a2620bf36bc24409732e40798539d60a59a856055cbc47178ca4e83b
-COMMENT ON FUNCTION lock_replaced_outbox_payments(uuid[]) IS 'Internal: locks the payments of these items, in the order of their ids. Nulls are allowed.';
+-- body: sha256 c690401fc39a6487df4ba9dc0373ff856ef531b23c6cd9e61f4bf867893b5c86
+COMMENT ON FUNCTION lock_replaced_outbox_payments(uuid[], text[]) IS 'Internal: locks the payments of these items, in the order of their ids, and returns the outcome topics of their replacements. Nulls are allowed.';
 
 -- function mark_frozen_outbox_items(integer, text) of symphony_owner
 CREATE FUNCTION mark_frozen_outbox_items(p_epoch_no integer, p_actor text)
@@ -3741,16 +3741,16 @@ SET search_path=symphony, pg_temp
 -- body: sha256 51e9dd1aca9e13faf06ec7c6b9acaa4329c143c9556b9211ec633374be871223
 COMMENT ON FUNCTION propose_paid_payment(uuid, reconciliation_runs) IS 'Internal: proposes DISPATCHED for a held payment that the bank paid, or says in a note why not.';
 
--- function propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid) of symphony_owner
-CREATE FUNCTION propose_payment_outbox(p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb, p_reason text, p_key_scope text DEFAULT NULL::text, p_replaces uuid DEFAULT NULL::uuid)
+-- function propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid, text) of symphony_owner
+CREATE FUNCTION propose_payment_outbox(p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb, p_reason text, p_key_scope text DEFAULT NULL::text, p_replaces uuid DEFAULT NULL::uuid, p_outcome_topic text DEFAULT NULL::text)
 RETURNS TABLE(outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean, proposal_id uuid)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 528e7930b7bcb73aea6aebeb6c7244ae4116c342db8490f2849c16ea35dac558
-COMMENT ON FUNCTION propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid) IS 'Enqueues a payment that is held until a second person approves it. A repeat returns the first item, and its open proposal or null.';
+-- body: sha256 d9b424d05663c4155cd94387ac2ed66988d59871592a87655320f34a99149acf
+COMMENT ON FUNCTION propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid, text) IS 'Enqueues a payment that is held until a second person approves it. A repeat returns the first item, and its open proposal or null.';
 
 -- function prune_outbox_limit_usage() of symphony_owner
 CREATE FUNCTION prune_outbox_limit_usage()
@@ -4417,7 +4417,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 5659e20248e6a1b0f9c84c40c06473b03506c63a20ee9e56144b49c64497c24e
+-- body: sha256 ffcccd58141ac11d004d0475ed0a58d506a231807cb4ab514074b38e12698825
 COMMENT ON FUNCTION send_outcome_messages(uuid[], text, uuid[], jsonb[]) IS 'Internal: enqueues one message about each item whose payment has an outcome topic.';
 
 -- function server_identity() of symphony_owner
@@ -4730,7 +4730,7 @@ GRANT EXECUTE ON function postpone_job(text, bigint, text) TO symphony_executor;
 GRANT EXECUTE ON function project_ledger_block() TO symphony_executor;
 GRANT EXECUTE ON function propose_outbox_limit(text, text, numeric, text, text, text, text, integer, integer) TO symphony_control;
 GRANT EXECUTE ON function propose_outbox_limit_removal(text, text) TO symphony_control;
-GRANT EXECUTE ON function propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid) TO symphony_ingest;
+GRANT EXECUTE ON function propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid, text) TO symphony_ingest;
 GRANT EXECUTE ON function purge_finished_job_runs(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_finished_timers(integer, integer) TO symphony_executor;
 GRANT EXECUTE ON function purge_idle_leases(integer, integer) TO symphony_executor;

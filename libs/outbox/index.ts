@@ -117,7 +117,7 @@ export {
   readItemViews,
   readParticipantOf,
   readRedrives,
-  readReplacement,
+  readReplacements,
 } from './reads/items.js'
 export { readReplays } from './reads/replay.js'
 export type { ItemReplay, TrailGap } from './reads/replay.js'

@@ -8,6 +8,8 @@ export interface PaymentOutcome {
   readonly outboxId: string
   /** Outbox id of the item that this one redrives; null for the first item of a payment. */
   readonly redriveOf: string | null
+  /** Outbox id of the item that the payment replaces; null if it replaces none. */
+  readonly replaces: string | null
   readonly participantId: string
   readonly sequenceId: number
   readonly railType: string

@@ -5,10 +5,10 @@ import { KEY_SCOPE_LENGTH_MAX, type EnqueueCallOptions } from './db.js'
 import { toDate } from './rows.js'
 import type { EnqueuedItem, OutboxInstruction, OutboxState } from './types.js'
 
-/** Payment that a person proposes. It has no earliest time, stream or outcome topic. */
+/** Payment that a person proposes. It has no earliest time and no stream. */
 export type ProposedInstruction = Pick<
   OutboxInstruction,
-  'instructionId' | 'participantId' | 'idempotencyKey' | 'railType' | 'payload' | 'replaces'
+  'instructionId' | 'participantId' | 'idempotencyKey' | 'railType' | 'payload' | 'replaces' | 'outcomeTopic'
 >
 
 /** Payment that is held until a second person approves it. */
@@ -44,6 +44,7 @@ export async function proposePaymentOutbox(
     requiredText('reason', reason, REASON_LENGTH_MAX),
     optionalText('keyScope', keyScope, KEY_SCOPE_LENGTH_MAX),
     columns.replaces?.[0] ?? null,
+    columns.outcomeTopics?.[0] ?? null,
   ])
   const { outbox_id: outboxId, created_at: createdAt, state, created, ...row } = onlyRow(rows)
   return {

@@ -35,7 +35,7 @@ GRANT EXECUTE ON FUNCTION
   text, text[], uuid[]),
   enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text,
   text[], uuid[]),
-  propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid),
+  propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid, text),
   enqueue_inbox_message(text, text, text, jsonb, timestamptz),
   enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamptz[]),
   schedule_timer(text, jsonb, timestamptz, text, text, uuid),

@@ -442,6 +442,11 @@ test('a dead letter with a bad payload is corrected and replaced by two people, 
   await pavel.page.getByRole('button', { name: 'Approve: send', exact: true }).click()
   await page.locator('main h1 + [data-state=DUE]').waitFor()
   expect(await claimOnly(fixture.db, railType)).toMatchObject({ instructionId: 'corrected-1', payload: PAYLOAD })
+  const replacement = page.url().split('/').at(-1)!
+  await goTo(`dlq?rail=${railType}`)
+  const row = rowOf(page, bad.instructionId)
+  expect(await row.getByText('replaced by').getByRole('link').getAttribute('href')).toContain(replacement)
+  expect(await row.getByRole('button', { name: 'Correct' }).count()).toBe(0)
 })
 
 test('many dead letters are redriven by two people; a refused item does not stop the others', async () => {

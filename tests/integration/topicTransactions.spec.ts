@@ -393,6 +393,7 @@ test('a handler with outcomeSchema gets each outcome of a payment, with an id of
     idempotencyKey: payment.idempotencyKey,
     outboxId: payment.outboxId,
     redriveOf: null,
+    replaces: null,
     participantId: payment.participantId,
     sequenceId: 1,
     railType: payment.railType,

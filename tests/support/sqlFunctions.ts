@@ -71,11 +71,11 @@ const ONE_BY_ONE = {
   propose_payment_outbox: {
     callers: ['ingest'],
     sound: () => {
-      const unused = new Set(['p_not_before', 'p_ordered', 'p_trace_context', 'p_is_message', 'p_outcome_topic'])
+      const unused = new Set(['p_not_before', 'p_ordered', 'p_trace_context', 'p_is_message'])
       const used = Object.entries(buildInstruction()).filter(([name]) => !unused.has(name))
       return { ...Object.fromEntries(used), p_reason: `'entered by hand'` }
     },
-    optional: ['p_key_scope', 'p_replaces'],
+    optional: ['p_key_scope', 'p_replaces', 'p_outcome_topic'],
   },
   schedule_timer: {
     callers: ['ingest'],

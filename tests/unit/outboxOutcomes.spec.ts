@@ -11,6 +11,8 @@ import {
   holdLeasedOutboxItem,
   placeOutboxHold,
   proposeOutboxLimit,
+  proposePaymentOutbox,
+  readFailedItems,
   recordLateOutcome,
   repairExpiredLeases,
   resolveOutboxHold,
@@ -75,6 +77,7 @@ describe('an outcome message', () => {
       idempotencyKey: lease.idempotencyKey,
       outboxId: lease.outboxId,
       redriveOf: null,
+      replaces: null,
       participantId: lease.participantId,
       sequenceId: 1,
       railType: lease.railType,
@@ -86,6 +89,51 @@ describe('an outcome message', () => {
       occurredAt: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
       outcomeNo: 1,
     })
+  })
+
+  test('of a replacement goes to the topic of the replaced payment, and names it through redrives', async () => {
+    const old = await enqueueFailed(db, withTopic())
+    const ingest = db.as('symphony_ingest')
+    const { participantId, outboxId: replaces, outcomeTopic } = old
+    const corrected = buildInstruction({ participantId, replaces })
+    const item = await proposePaymentOutbox(ingest, corrected, 'the account was wrong')
+    await approve(pavel, item.proposalId!)
+    await complete(db, await claimOnly(db, corrected.railType), { state: 'FAILED', errorCode: 'REFUSED' })
+    const { redrivenAs } = await approve(olga, await propose(pavel, item.outboxId, 'REDRIVE'))
+    await pay(await claimOnly(db, corrected.railType))
+    expect(await outcomes(item.outboxId)).toMatchObject([
+      { state: 'HELD', holdReason: 'PAYMENT_APPROVAL', replaces },
+      { state: 'RELEASED', replaces },
+      { state: 'FAILED', replaces },
+      { state: 'DISPATCHED', outboxId: redrivenAs, replaces },
+    ])
+    const heads = await claim(db, outcomeTopic!)
+    expect(heads.map(({ participantId: stream, payload }) => [stream, payload['replaces']])).toEqual([
+      [old.outboxId, null],
+      [item.outboxId, replaces],
+    ])
+    const dead = await readFailedItems(db.as('symphony_readonly'), { participants: [participantId], limit: 10 })
+    expect(dead.items.map((one) => [one.item.outboxId, one.replacedBy])).toEqual([
+      [item.outboxId, null],
+      [old.outboxId, item.outboxId],
+    ])
+    const undecided = { participants: [participantId], limit: 10, undecided: true }
+    expect((await readFailedItems(db.as('symphony_readonly'), undecided)).items).toEqual([])
+  })
+
+  test('of a replacement goes to its own topic if it names one, also within a batch', async () => {
+    const [own, inherited] = [await enqueueFailed(db, withTopic()), await enqueueFailed(db, withTopic())]
+    const other = withTopic()
+    const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [
+      buildInstruction({ participantId: own.participantId, replaces: own.outboxId, ...other }),
+      buildInstruction(),
+      buildInstruction({ participantId: inherited.participantId, replaces: inherited.outboxId }),
+    ])
+    const { rows } = await db.queryNoRole<{ topic: string | null }>(
+      'SELECT outcome_topic AS topic FROM payment_outbox_identities WHERE outbox_id = ANY ($1) ORDER BY outbox_id',
+      [items.map(({ outboxId }) => outboxId)],
+    )
+    expect(rows.map(({ topic }) => topic)).toEqual([other.outcomeTopic, null, inherited.outcomeTopic])
   })
 
   test('is an ordered message of the first item’s stream, on the topic of the payment', async () => {
@@ -263,6 +311,10 @@ const PATHS: Readonly<Record<string, () => Promise<readonly [firstId: string, se
     await complete(db, lease, { state: 'RETRYABLE', outcomeUnknown: true, holdReason: 'no answer' })
     return [lease.outboxId, ['1 HELD']]
   },
+  propose_payment_outbox: async () => {
+    const item = await proposePaymentOutbox(db.as('symphony_ingest'), buildInstruction(withTopic()), 'by hand')
+    return [item.outboxId, ['1 HELD']]
+  },
   apply_outbox_decision: async () => {
     const item = await enqueueUnknown(db, withTopic())
     await approve(pavel, await propose(olga, item.outboxId, 'DISPATCHED'))
@@ -316,10 +368,9 @@ describe('the paths that can end, hold or release a payment', () => {
   })
 
   test('are all listed here', async () => {
-    // A proposed payment has no outcome topic.
     const { rows } = await db.queryNoRole<{ proname: string }>(
       `SELECT p.proname FROM pg_proc p
-       WHERE p.proname <> 'propose_payment_outbox' AND p.pronamespace = $1::regnamespace
+       WHERE p.pronamespace = $1::regnamespace
          AND (p.prosrc ~ 'INSERT INTO payment_outbox_attempts' OR p.prosrc ~ '(SET|,)\\s+hold_reason = ')
        ORDER BY 1`,
       [quoteIdentifier(db.schema)],

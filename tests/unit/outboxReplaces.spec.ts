@@ -8,7 +8,7 @@ import {
   placeOutboxHold,
   proposePaymentOutbox,
   readItemViews,
-  readReplacement,
+  readReplacements,
   recordLateOutcome,
   recordOutboxReturn,
   resolveOutboxHold,
@@ -68,7 +68,7 @@ describe('propose_payment_outbox', () => {
       created: false,
       proposalId: null,
     })
-    expect(await readReplacement(db.as('symphony_readonly'), replaced.outboxId)).toBe(item.outboxId)
+    expect(await replacementOf(replaced)).toBe(item.outboxId)
   })
 
   test('needs READ COMMITTED, a reason, and a payment that can be replaced (40001, 22023, P7017)', async () => {
@@ -94,6 +94,10 @@ function replacing({ outboxId, participantId }: Replaced, overrides: Partial<Out
 
 function replace(replaced: Replaced, role: RoleHandle = ingest()) {
   return enqueuePaymentOutbox(role, replacing(replaced))
+}
+
+async function replacementOf({ outboxId }: Replaced): Promise<string | undefined> {
+  return (await readReplacements(db.as('symphony_readonly'), [outboxId])).get(outboxId)
 }
 
 async function reasonOf(call: Promise<unknown>): Promise<unknown> {
@@ -138,7 +142,7 @@ describe('an instruction that replaces a payment', () => {
       expect(await readItemViews(db.as('symphony_readonly'), [outboxId])).toMatchObject([
         { replaces: old.outboxId, redriveOf: null, state: 'DUE' },
       ])
-      expect(await readReplacement(db.as('symphony_readonly'), old.outboxId)).toBe(outboxId)
+      expect(await replacementOf(old)).toBe(outboxId)
     }
   })
 

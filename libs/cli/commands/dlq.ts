@@ -59,7 +59,7 @@ async function runList(flags: GivenFlags, cli: Cli): Promise<void> {
   })
 }
 
-function listed({ item, errorMessage, proposal, redrivenAs }: FailedItemView) {
+function listed({ item, errorMessage, proposal, redrivenAs, replacedBy }: FailedItemView) {
   const { outboxId, instructionId, idempotencyKey, participantId, sequenceId, railType } = item
   return {
     outboxId,
@@ -78,6 +78,7 @@ function listed({ item, errorMessage, proposal, redrivenAs }: FailedItemView) {
     railCode: item.lastRailCode,
     failedAt: item.lastAttemptAt,
     redrivenAs: redrivenAs.at(-1) ?? null,
+    replacedBy,
     proposalId: proposal?.proposalId ?? null,
   }
 }
@@ -89,6 +90,7 @@ function print(item: ReturnType<typeof listed>, { terminal }: Cli): void {
   const details = [item.errorCode, item.railCode, item.errorMessage].filter((word) => word !== null)
   const at = item.failedAt ?? 'an unknown time'
   terminal.print(`  ${dim('failed')} at ${at}, attempt ${item.attempts}: ${details.join(', ') || 'no details'}`)
+  if (item.replacedBy !== null) terminal.print(`  ${dim('replaced')} by ${item.replacedBy}`)
   if (item.redrivenAs !== null) terminal.print(`  ${dim('redriven')} as ${item.redrivenAs}`)
   else if (item.proposalId !== null)
     terminal.print(`  ${dim('redrive proposed')}; someone else must approve it: symphony approve ${item.proposalId}`)

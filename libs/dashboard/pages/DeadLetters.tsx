@@ -88,8 +88,8 @@ interface DeadRowProps {
 }
 
 function DeadRow({ dead, selection, onChoose, onReplace, onDone }: DeadRowProps) {
-  const { item, errorMessage, proposal, redrivenAs } = dead
-  const actions = redrivenAs.length > 0 ? [] : actionsFor(item, proposal !== null)
+  const { item, errorMessage, proposal, redrivenAs, replacedBy } = dead
+  const actions = redrivenAs.length > 0 || replacedBy !== null ? [] : actionsFor(item, proposal !== null)
   return (
     <tr>
       <PaymentCells item={item} selection={selection} />
@@ -108,6 +108,11 @@ function DeadRow({ dead, selection, onChoose, onReplace, onDone }: DeadRowProps)
             redriven as <Id value={id} label="id of the redrive" href={pathTo(['payments', id])} />
           </span>
         ))}
+        {replacedBy === null ? null : (
+          <span class="quiet">
+            replaced by <Id value={replacedBy} label="id of the replacement" href={pathTo(['payments', replacedBy])} />
+          </span>
+        )}
         {actions.includes('redrive') ? (
           <button type="button" class="button small" aria-label={`Redrive ${item.instructionId}`} onClick={onChoose}>
             Redrive

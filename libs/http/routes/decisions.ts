@@ -65,7 +65,7 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
       path: '/v1/dlq',
       tag: 'decisions',
       summary:
-        'Payments that ended as FAILED and were not cancelled, newest first, with their redrives and open proposals.',
+        'Payments that ended as FAILED and were not cancelled, newest first, with redrives, replacement and proposal.',
       access: 'read',
       participants: 'filtered',
       query: listQuery,
@@ -76,7 +76,9 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
         query: { limit: '20' },
         status: 200,
         answer: {
-          items: [{ item: FAILED_EXAMPLE, errorMessage: 'account closed', proposal: null, redrivenAs: [] }],
+          items: [
+            { item: FAILED_EXAMPLE, errorMessage: 'account closed', proposal: null, redrivenAs: [], replacedBy: null },
+          ],
           next: null,
         },
       },

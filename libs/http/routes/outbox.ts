@@ -7,7 +7,7 @@ import {
   readParticipantOf,
   readProposalsOf,
   readRedrives,
-  readReplacement,
+  readReplacements,
 } from '../../outbox/index.js'
 import { readPaymentEntries } from '../../reconciliation/index.js'
 import type { Identity } from '../access/Identity.js'
@@ -134,7 +134,7 @@ export function outboxRoutes(api: Api): readonly Route[] {
           bankEntries: await readPaymentEntries(roles.readonly, outboxId),
           proposals: await readProposalsOf(roles.readonly, ids),
           redrivenAs: (await readRedrives(roles.readonly, ids)).map((redrive) => redrive.as),
-          replacedBy: await readReplacement(roles.readonly, outboxId),
+          replacedBy: (await readReplacements(roles.readonly, ids)).get(item.outboxId) ?? null,
           findings: (await readFindings(api, identity, { outboxId, limit: LIMIT_DEFAULT })).items,
         }
       },

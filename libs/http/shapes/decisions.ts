@@ -15,12 +15,13 @@ export type Hold = Static<typeof Hold>
 export const HoldPage = pageOf(Hold)
 export type HoldPage = Static<typeof HoldPage>
 
-/** Item that ended FAILED, with its redrives and its open proposal. */
+/** Item that ended FAILED, with its redrives, its replacement and its open proposal. */
 export const DeadLetter = shape({
   item: OutboxItem,
   errorMessage: nullable(Type.String()),
   proposal: nullable(Proposal),
   redrivenAs: Type.Array(Uuid),
+  replacedBy: nullable(Uuid),
 })
 export type DeadLetter = Static<typeof DeadLetter>
 

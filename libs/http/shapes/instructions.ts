@@ -14,7 +14,11 @@ const instructionFields = {
       description: 'dispatched one at a time, in sequence with the participant’s other ordered payments',
     }),
   ),
-  outcomeTopic: Type.Optional({ ...Id, description: 'topic that receives the outcomes of the payment as messages' }),
+  outcomeTopic: Type.Optional({
+    ...Id,
+    description:
+      'topic that receives the outcomes of the payment as messages; default: that of the payment in replaces',
+  }),
   replaces: Type.Optional({
     ...Uuid,
     description: 'outbox id of the returned or failed payment that this payment replaces',
@@ -71,6 +75,7 @@ export const ProposedInstruction = shape({
   railType: Id,
   payload: JsonObjectShape,
   replaces: instructionFields.replaces,
+  outcomeTopic: instructionFields.outcomeTopic,
   reason: Type.String({ minLength: 1, maxLength: 1_000, description: 'why the payment is needed, for the approver' }),
 })
 export type ProposedInstruction = Static<typeof ProposedInstruction>

@@ -10,14 +10,14 @@ import type {
   ProposalStatus,
   ProposalView,
 } from '../views.js'
-import { readItemViews, readRedrives, SHOWN_MONEY } from './items.js'
+import { readItemViews, readRedrives, readReplacements, SHOWN_MONEY } from './items.js'
 import { LAST_UUID, PAGE } from './search.js'
 import { searchItems, type ItemSearch } from './search.js'
 
 /** Reads the items that wait for a decision, and the decisions, for the commands and the API. */
 
 /**
- * Returns FAILED items, latest failure first, each with its error, open proposal and redrives. Omits cancelled items,
+ * Returns FAILED items, latest failure first, each with its error, open proposal, redrives and replacement. Omits cancelled items,
  * about which nothing is left to decide.
  */
 export async function readFailedItems(
@@ -27,12 +27,14 @@ export async function readFailedItems(
   const { ids, items, open, next } = await readPage(role, { ...search, state: 'FAILED' }, { omitCancelled: true })
   const messages = await readFailureMessages(role, ids)
   const redrives = await readRedrives(role, ids)
+  const replacements = await readReplacements(role, ids)
   return {
     items: items.map((item) => ({
       item,
       errorMessage: messages.get(item.outboxId) ?? null,
       proposal: open.get(item.outboxId) ?? null,
       redrivenAs: redrives.flatMap((redrive) => (redrive.of === item.outboxId ? [redrive.as] : [])),
+      replacedBy: replacements.get(item.outboxId) ?? null,
     })),
     next,
   }

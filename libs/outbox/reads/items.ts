@@ -145,11 +145,12 @@ export async function readRedrives(role: Queryable, ids: readonly string[]): Pro
   return rows
 }
 
-/** Returns the item that replaces this one; null if there is none. */
-export async function readReplacement(role: Queryable, outboxId: string): Promise<string | null> {
-  const { rows } = await role.query<{ id: string }>(
-    `SELECT i.outbox_id AS id FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.replaces = $1`,
-    [requiredUuid('outboxId', outboxId)],
+/** Returns the replacements of these items by the replaced item, at most one per item. */
+export async function readReplacements(role: Queryable, ids: readonly string[]): Promise<ReadonlyMap<string, string>> {
+  const { rows } = await role.query<{ of: string; as: string }>(
+    `SELECT i.replaces AS of, i.outbox_id AS as FROM ${qualify(role, 'payment_outbox_identities')} i
+     WHERE i.replaces = ANY ($1::uuid[])`,
+    [ids],
   )
-  return rows[0]?.id ?? null
+  return new Map(rows.map((row) => [row.of, row.as]))
 }

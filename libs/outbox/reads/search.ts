@@ -27,7 +27,7 @@ export interface ItemSearch extends CreatedRange {
   readonly until?: Date
   /** Error code of the terminal attempt. */
   readonly errorCode?: string
-  /** Whether to omit items with a redrive or an open proposal. @default false */
+  /** Whether to omit items with a redrive, a replacement or an open proposal. @default false */
   readonly undecided?: boolean
   /**
    * Whether to find only DISPATCHED payments of which the rail returned money. `since` and `until` then apply to the
@@ -75,6 +75,7 @@ export async function searchItems(
        AND s.id >= $2::uuid AND s.id < $11::uuid
        AND (NOT $8::boolean OR NOT (
          EXISTS (SELECT FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.redrive_of = s.id)
+         OR EXISTS (SELECT FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.replaces = s.id)
          OR EXISTS (SELECT FROM ${qualify(role, 'payment_outbox_proposals')} q
                     WHERE q.outbox_id = s.id AND q.status = 'OPEN')))
      ORDER BY s.place DESC LIMIT ${limit}`,

@@ -66,7 +66,8 @@ $$;
 COMMENT ON FUNCTION enqueue_payment_outbox_batch(
   text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], text[], boolean, text, text[], uuid[]) IS
   'Enqueues up to 1000 payments or messages in one call; returns rows in the order given. Within p_key_scope a key may '
-  'be used for one instruction only (P7014). The topic p_outcome_topic receives the outcomes of the payment.';
+  'be used for one instruction only (P7014). The topic p_outcome_topic receives the outcomes of the payment; '
+  'a replacement without one gets the topic of the replaced payment.';
 
 CREATE OR REPLACE FUNCTION enqueue_payment_outbox(
   p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb,
@@ -422,6 +423,7 @@ DECLARE
   v_participants text[] := p_participant_ids;
   v_shares integer[] := '{1}';
   v_fresh integer[] := '{1}';
+  v_outcome_topic text[] := p_outcome_topic;
   -- Per stream: the sequence number after those of this call; whether an ordered item is pending.
   v_next_numbers bigint[];
   v_has_ordered boolean[];
@@ -442,7 +444,7 @@ BEGIN
 
   WHILE COALESCE(true = ANY (v_is_new), true) LOOP
     IF p_replaces IS NOT NULL THEN
-      PERFORM lock_replaced_outbox_payments(p_replaces);
+      v_outcome_topic := lock_replaced_outbox_payments(p_replaces, p_outcome_topic);
     END IF;
     IF v_count > 1 THEN
       SELECT * INTO v_stream_nos, v_places, v_follow_ordered, v_participants, v_shares, v_fresh
@@ -496,7 +498,7 @@ BEGIN
             COALESCE(p_ordered[n], false) AS ordered, trace_context_or_null(p_trace_contexts[n]) AS trace_context,
             v_next_numbers[v_stream_nos[n]] - v_shares[v_stream_nos[n]] + v_places[n] - 1 AS sequence_id,
             v_follow_ordered[n] AS follows_ordered, v_has_ordered[v_stream_nos[n]] AS has_ordered,
-            p_outcome_topic[n] AS outcome_topic, p_replaces[n] AS replaces,
+            v_outcome_topic[n] AS outcome_topic, p_replaces[n] AS replaces,
             -- Times are one microsecond apart, so that claims follow the order of the call.
             v_outbox_ids[n] AS outbox_id, v_now + n * interval '1 microsecond' AS created_at
           FROM (SELECT unnest(v_fresh) AS n) v

@@ -27,7 +27,8 @@ BEGIN
   FROM (
     SELECT first.outbox_id AS first_id, i.outcome_topic, i.traceparent, jsonb_build_object(
       'instructionId', i.instruction_id, 'idempotencyKey', i.idempotency_key, 'outboxId', i.outbox_id,
-      'redriveOf', i.redrive_of, 'participantId', i.participant_id, 'sequenceId', i.sequence_id,
+      'redriveOf', i.redrive_of, 'replaces', first.replaces, 'participantId', i.participant_id,
+      'sequenceId', i.sequence_id,
       'railType', i.rail_type, 'state', COALESCE(p_state, a.state::text), 'railReference', a.rail_reference,
       'errorCode', COALESCE(g.detail ->> 'code', a.error_code),
       'holdReason', CASE WHEN p_state = 'HELD' THEN g.detail ->> 'reason' END, 'attemptNo', a.attempt_no,
@@ -48,7 +49,7 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT n.* FROM payment_outbox_identities n WHERE n.outbox_id = COALESCE(g.outbox_id, a.outbox_id) OFFSET 0) i
     CROSS JOIN LATERAL (
-      SELECT f.outbox_id FROM payment_outbox_identities f
+      SELECT f.outbox_id, f.replaces FROM payment_outbox_identities f
       WHERE f.instruction_id = i.instruction_id AND f.idempotency_key = outbox_base_key(i.idempotency_key)
       OFFSET 0) first
     WHERE i.outcome_topic IS NOT NULL AND NOT i.is_message

@@ -3,7 +3,7 @@
 
 CREATE OR REPLACE FUNCTION propose_payment_outbox(
   p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb,
-  p_reason text, p_key_scope text DEFAULT NULL, p_replaces uuid DEFAULT NULL
+  p_reason text, p_key_scope text DEFAULT NULL, p_replaces uuid DEFAULT NULL, p_outcome_topic text DEFAULT NULL
 ) RETURNS TABLE (outbox_id uuid, sequence_id bigint, created_at timestamptz, state text, created boolean,
   proposal_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -20,7 +20,7 @@ BEGIN
   PERFORM require_read_committed();
   PERFORM check_text('p_reason', p_reason, 1000);
   SELECT * INTO v_item FROM enqueue_payment_outbox(p_instruction_id, p_participant_id, p_idempotency_key, p_rail_type,
-    p_payload, p_key_scope => p_key_scope, p_replaces => p_replaces);
+    p_payload, p_key_scope => p_key_scope, p_outcome_topic => p_outcome_topic, p_replaces => p_replaces);
   IF v_item.created THEN
     -- A limit may have held the item already. Its reason stays, and so does its name in the detail of the hold: the
     -- release then counts for the limit.
@@ -40,6 +40,6 @@ BEGIN
     v_proposal_id;
 END
 $$;
-COMMENT ON FUNCTION propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid) IS
+COMMENT ON FUNCTION propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid, text) IS
   'Enqueues a payment that is held until a second person approves it. A repeat returns the first item, and its open '
   'proposal or null.';

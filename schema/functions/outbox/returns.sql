@@ -122,15 +122,16 @@ COMMENT ON FUNCTION require_returnable_outbox_item(uuid) IS
 -- Replacements --------------------------------------------------------------------------------------------------------
 
 -- Locks the payments that the items of an enqueue replace, before the enqueue locks any participant: a redrive and a
--- return also lock the payment first. The order of ids keeps two calls from a deadlock.
-CREATE OR REPLACE FUNCTION lock_replaced_outbox_payments(p_replaces uuid[]) RETURNS void
+-- return also lock the payment first. The order of ids keeps two calls from a deadlock. A replacement without an
+-- outcome topic gets that of the replaced payment: the application that learned one outcome must also learn the next.
+CREATE OR REPLACE FUNCTION lock_replaced_outbox_payments(p_replaces uuid[], p_outcome_topic text[]) RETURNS text[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: batch
 #variable_conflict use_column
 BEGIN
   IF num_nonnulls(VARIADIC p_replaces) = 0 THEN
-    RETURN;
+    RETURN p_outcome_topic;
   END IF;
   -- A snapshot from before the lock could miss a redrive or another replacement.
   PERFORM require_read_committed();
@@ -142,10 +143,15 @@ BEGIN
     JOIN payment_outbox_identities first
       ON first.instruction_id = i.instruction_id AND first.idempotency_key = outbox_base_key(i.idempotency_key)))
   ORDER BY f.outbox_id FOR NO KEY UPDATE;
+  RETURN ARRAY(
+    SELECT COALESCE(p_outcome_topic[n], (
+      SELECT i.outcome_topic FROM payment_outbox_identities i WHERE i.outbox_id = p_replaces[n]))
+    FROM generate_series(1, cardinality(p_replaces)) AS n ORDER BY n);
 END
 $$;
-COMMENT ON FUNCTION lock_replaced_outbox_payments(uuid[]) IS
-  'Internal: locks the payments of these items, in the order of their ids. Nulls are allowed.';
+COMMENT ON FUNCTION lock_replaced_outbox_payments(uuid[], text[]) IS
+  'Internal: locks the payments of these items, in the order of their ids, and returns the outcome topics of their '
+  'replacements. Nulls are allowed.';
 
 -- Checks the replacements among these items, after their insert and under the lock of the replaced payments.
 CREATE OR REPLACE FUNCTION check_outbox_replacements(p_outbox_ids uuid[]) RETURNS void

@@ -110,7 +110,7 @@ export function decidingSteps(tools) {
       await refused('P7001', outbox.recordOutboxReturn(as('control'), { outboxId: item.outboxId, ...money }))
       const replacement = { ...buildPayment(), participantId: item.participantId, replaces: item.outboxId }
       await outbox.enqueuePaymentOutbox(as('ingest'), replacement)
-      await outbox.readReplacement(as('readonly'), item.outboxId)
+      await outbox.readReplacements(as('readonly'), [item.outboxId])
     },
     'a contradiction that does not exist': async () => {
       await refused('22023', outbox.reviewOutboxContradiction(as('control'), randomUUID(), 'compared'))

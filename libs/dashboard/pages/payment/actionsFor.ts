@@ -32,17 +32,20 @@ function hasBadPayload({ lastErrorCode }: OutboxItem): boolean {
   return lastErrorCode !== null && PAYLOAD_CODES.has(lastErrorCode)
 }
 
-/** Payment of a list. `redrivenAs` and the proposal are absent where the list does not know them. */
+/** Payment of a list. Redrives, replacement and proposal are absent where the list does not know them. */
 export interface SelectableRow {
   readonly item: OutboxItem
   readonly proposal?: Proposal | null
   readonly redrivenAs?: readonly string[]
+  readonly replacedBy?: string | null
 }
 
 /** Returns the bulk actions for a row. One person can release a hold whose outcome is known. */
-export function bulkActionsFor({ item, proposal = null, redrivenAs = [] }: SelectableRow): readonly BulkAction[] {
+export function bulkActionsFor(row: SelectableRow): readonly BulkAction[] {
+  const { item, proposal = null, redrivenAs = [], replacedBy = null } = row
+  const isSentAgain = redrivenAs.length > 0 || replacedBy !== null
   const actions = actionsFor(item, proposal !== null).flatMap((action): readonly BulkAction[] => {
-    if (action === 'return' || action === 'replace' || (action === 'redrive' && redrivenAs.length > 0)) return []
+    if (action === 'return' || action === 'replace' || (action === 'redrive' && isSentAgain)) return []
     return action === 'resolve' && !item.outcomeUnknown ? ['release', 'resolve'] : [action]
   })
   const isApprovable = proposal !== null && hasScope('operate') && !isMe(proposal.proposedBy)
