@@ -4417,7 +4417,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 ffcccd58141ac11d004d0475ed0a58d506a231807cb4ab514074b38e12698825
+-- body: sha256 da508a9d6530ef220f47f6e8eb7fcdf6a3902455af9c2af4dfe2729f45666dd9
 COMMENT ON FUNCTION send_outcome_messages(uuid[], text, uuid[], jsonb[]) IS 'Internal: enqueues one message about each item whose payment has an outcome topic.';
 
 -- function server_identity() of symphony_owner
