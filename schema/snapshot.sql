@@ -500,6 +500,38 @@ CREATE TABLE outbox_pauses (
 );
 COMMENT ON TABLE outbox_pauses IS 'Pauses: claims leave out a rail, a participant, the ordered stream of a participant, or all items. Live leases continue.';
 
+-- table outbox_queue_counts of symphony_owner
+CREATE TABLE outbox_queue_counts (
+  singleton boolean NOT NULL DEFAULT true,
+  counted_at timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone,
+  count_again_after interval NOT NULL DEFAULT '00:00:00'::interval,
+  parts jsonb,
+  CONSTRAINT outbox_queue_counts_is_one_row CHECK (singleton),
+  CONSTRAINT outbox_queue_counts_pkey PRIMARY KEY (singleton)
+);
+COMMENT ON TABLE outbox_queue_counts IS 'One row: the last counts of a large queue. Heartbeats write it, and supervisor_outbox_status reads it.';
+COMMENT ON COLUMN outbox_queue_counts.count_again_after IS 'Twenty times as long as the count took, at least five seconds: counting takes at most 5 % of one core.';
+COMMENT ON COLUMN outbox_queue_counts.parts IS 'Rows of outbox_queue_parts; null for a queue that is small.';
+
+-- view outbox_queue_parts of symphony_owner
+CREATE VIEW outbox_queue_parts WITH (security_barrier=true) AS
+ SELECT is_message,
+    outcome_unknown,
+    hold_reason,
+    blocked,
+    lease_token IS NOT NULL AS leased,
+    COALESCE(lease_expires_at <= statement_timestamp(), false) AS expired,
+    next_attempt_at > statement_timestamp() AS later,
+    attempt_count > 0 AS attempted,
+    count(*) AS items,
+    min(created_at) AS created_at,
+    min(next_attempt_at) AS next_attempt_at,
+    min(held_at) AS held_at,
+    min(lease_expires_at) AS lease_expires_at
+   FROM payment_outbox_pending p
+  GROUP BY is_message, outcome_unknown, hold_reason, blocked, (lease_token IS NOT NULL), (COALESCE(lease_expires_at <= statement_timestamp(), false)), (next_attempt_at > statement_timestamp()), (attempt_count > 0);
+COMMENT ON VIEW outbox_queue_parts IS 'Internal: numbers of pending items, one row per combination of their states. Reads every pending item.';
+
 -- table outbox_rails of symphony_owner
 CREATE TABLE outbox_rails (
   rail_type text NOT NULL,
@@ -1292,22 +1324,44 @@ COMMENT ON VIEW supervisor_lease_status IS 'Number of held leases, and of leases
 
 -- view supervisor_outbox_status of symphony_owner
 CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
- WITH combination AS (
-         SELECT p.is_message,
-            p.outcome_unknown,
-            p.hold_reason,
-            p.blocked,
-            p.lease_token IS NOT NULL AS leased,
-            COALESCE(p.lease_expires_at <= statement_timestamp(), false) AS expired,
-            p.next_attempt_at > statement_timestamp() AS later,
-            p.attempt_count > 0 AS attempted,
-            count(*) AS items,
-            min(p.created_at) AS created_at,
-            min(p.next_attempt_at) AS next_attempt_at,
-            min(p.held_at) AS held_at,
-            min(p.lease_expires_at) AS lease_expires_at
-           FROM payment_outbox_pending p
-          GROUP BY p.is_message, p.outcome_unknown, p.hold_reason, p.blocked, (p.lease_token IS NOT NULL), (COALESCE(p.lease_expires_at <= statement_timestamp(), false)), (p.next_attempt_at > statement_timestamp()), (p.attempt_count > 0)
+ WITH stored AS (
+         SELECT c_1.counted_at,
+            c_1.parts
+           FROM outbox_queue_counts c_1
+          WHERE c_1.parts IS NOT NULL AND statement_timestamp() >= c_1.counted_at AND statement_timestamp() <= (c_1.counted_at + 2::double precision * c_1.count_again_after + '00:00:10'::interval)
+        ), combination AS (
+         SELECT r.is_message,
+            r.outcome_unknown,
+            r.hold_reason,
+            r.blocked,
+            r.leased,
+            r.expired,
+            r.later,
+            r.attempted,
+            r.items,
+            r.created_at,
+            r.next_attempt_at,
+            r.held_at,
+            r.lease_expires_at
+           FROM stored s
+             CROSS JOIN LATERAL jsonb_to_recordset(s.parts) r(is_message boolean, outcome_unknown boolean, hold_reason text, blocked boolean, leased boolean, expired boolean, later boolean, attempted boolean, items bigint, created_at timestamp with time zone, next_attempt_at timestamp with time zone, held_at timestamp with time zone, lease_expires_at timestamp with time zone)
+        UNION ALL
+         SELECT q_1.is_message,
+            q_1.outcome_unknown,
+            q_1.hold_reason,
+            q_1.blocked,
+            q_1.leased,
+            q_1.expired,
+            q_1.later,
+            q_1.attempted,
+            q_1.items,
+            q_1.created_at,
+            q_1.next_attempt_at,
+            q_1.held_at,
+            q_1.lease_expires_at
+           FROM outbox_queue_parts q_1
+          WHERE NOT (EXISTS ( SELECT 1
+                   FROM stored))
         ), part AS (
          SELECT i.is_message,
             i.outcome_unknown,
@@ -1557,7 +1611,9 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
     l.cancelled_total,
     l.cancelled_last_hour,
     q.held_outcome_not_delivered_count,
-    k.kinds
+    k.kinds,
+    COALESCE(( SELECT EXTRACT(epoch FROM statement_timestamp() - s.counted_at) AS "extract"
+           FROM stored s), 0::numeric)::double precision AS counts_age_seconds
    FROM queue q
      CROSS JOIN ledger l
      CROSS JOIN contradiction c
@@ -1579,6 +1635,7 @@ COMMENT ON COLUMN supervisor_outbox_status.all_paused_age_seconds IS 'Time since
 COMMENT ON COLUMN supervisor_outbox_status.returned_total IS 'Number of DISPATCHED payments of which the rail returned money. Sums of amounts would mix currencies.';
 COMMENT ON COLUMN supervisor_outbox_status.cancelled_total IS 'Number of items that were cancelled.';
 COMMENT ON COLUMN supervisor_outbox_status.kinds IS 'The counts and ages of payments and of messages apart: an object with the keys payment and message.';
+COMMENT ON COLUMN supervisor_outbox_status.counts_age_seconds IS 'Age of the counts and ages of pending items. A queue of more than 50,000 items is counted every few seconds; 0 for a smaller one, which each reader counts.';
 
 -- view supervisor_scheduler_status of symphony_owner
 CREATE VIEW supervisor_scheduler_status WITH (security_barrier=true) AS
@@ -2431,6 +2488,15 @@ SET search_path=symphony, pg_temp
 -- body: sha256 5d57202ea3f8d10ee765496a2ccb39bdd791821d520e83bde4a7ba4773082fb5
 COMMENT ON FUNCTION count_outbox_limit(outbox_limits, numeric, boolean, timestamp with time zone) IS 'Internal: adds to the usage of a limit with a window, and marks an excess.';
 
+-- function count_outbox_queue(bigint) of symphony_owner
+CREATE FUNCTION count_outbox_queue(p_items_min bigint)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 0f5997540c5313d20f7703241833f4f088f666ffa06e5b2b1fdba1762fb30b41
+COMMENT ON FUNCTION count_outbox_queue(bigint) IS 'Internal: stores the counts of a queue with at least this many items, unless they are fresh.';
+
 -- function count_released_outbox_item(uuid) of symphony_owner
 CREATE FUNCTION count_released_outbox_item(p_outbox_id uuid)
 RETURNS void
@@ -2882,7 +2948,7 @@ RETURNS timestamp with time zone
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 4c6e78095c47f9858fc93cd869bb3f30f7889931b6f0997830bede55bc34e191
+-- body: sha256 017b8437a3c33ddf53407433697c8ff443481163696b041bf4964a84563a875e
 COMMENT ON FUNCTION heartbeat_outbox_worker(text, jsonb) IS 'Records a heartbeat of a worker, with its report; removes workers without a heartbeat for a day. Returns the database time.';
 
 -- function hold_leased_outbox_item(uuid, uuid, text, text) of symphony_owner

@@ -132,6 +132,7 @@ function countIn(value: JsonValue | undefined): number | null {
 
 function figuresOf(queue: OutboxStatus): QueueStats {
   const {
+    countsAgeSeconds,
     oldestPendingAgeSeconds,
     oldestDueAgeSeconds,
     kinds: { message },
@@ -144,6 +145,7 @@ function figuresOf(queue: OutboxStatus): QueueStats {
     scheduledCount: String(queue.scheduledCount),
     blockedCount: String(queue.blockedCount),
     heldCount: String(queue.heldCount),
+    countsAgeSeconds,
     oldestPendingAgeSeconds,
     oldestDueAgeSeconds,
     dispatchedTotal: String(queue.dispatchedTotal),

@@ -48,6 +48,8 @@ export interface OutboxStatus {
   /** Number of cancelled items. `failedTotal` and `dlqDepth` include them. */
   readonly cancelledTotal: bigint
   readonly cancelledLastHour: bigint
+  /** Age of the counts and ages of pending items; 0 unless the queue is large. */
+  readonly countsAgeSeconds: number
   /** Pending items with an unknown outcome. */
   readonly outcomeUnknownCount: bigint
   readonly heldOutcomeUnknownCount: bigint

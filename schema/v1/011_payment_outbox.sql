@@ -392,6 +392,20 @@ COMMENT ON COLUMN outbox_attempt_totals.cancelled IS 'Attempts among failed that
 COMMENT ON TABLE outbox_attempt_totals IS
   'Attempts per minute. Minutes older than two hours are added to the row -infinity.';
 
+CREATE TABLE IF NOT EXISTS outbox_queue_counts (
+  singleton boolean PRIMARY KEY DEFAULT true,
+  counted_at timestamptz NOT NULL DEFAULT '-infinity',
+  count_again_after interval NOT NULL DEFAULT '0',
+  parts jsonb,
+  CONSTRAINT outbox_queue_counts_is_one_row CHECK (singleton)
+);
+INSERT INTO outbox_queue_counts DEFAULT VALUES ON CONFLICT DO NOTHING;
+COMMENT ON TABLE outbox_queue_counts IS
+  'One row: the last counts of a large queue. Heartbeats write it, and supervisor_outbox_status reads it.';
+COMMENT ON COLUMN outbox_queue_counts.count_again_after IS
+  'Twenty times as long as the count took, at least five seconds: counting takes at most 5 % of one core.';
+COMMENT ON COLUMN outbox_queue_counts.parts IS 'Rows of outbox_queue_parts; null for a queue that is small.';
+
 CREATE TABLE IF NOT EXISTS dispatch_epochs (
   epoch_no integer PRIMARY KEY,
   epoch_id uuid NOT NULL,

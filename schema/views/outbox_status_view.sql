@@ -2,16 +2,30 @@
 -- functions. They show no lease token, and of a payload only amount, currency and the end of the destination, as the
 -- rail's field classes allow.
 
+CREATE OR REPLACE VIEW outbox_queue_parts WITH (security_barrier = true) AS
+-- The planner expects two values of a boolean expression, and so it groups by hash.
+SELECT p.is_message, p.outcome_unknown, p.hold_reason, p.blocked, p.lease_token IS NOT NULL AS leased,
+  COALESCE(p.lease_expires_at <= statement_timestamp(), false) AS expired,
+  p.next_attempt_at > statement_timestamp() AS later, p.attempt_count > 0 AS attempted,
+  count(*) AS items, min(p.created_at) AS created_at, min(p.next_attempt_at) AS next_attempt_at,
+  min(p.held_at) AS held_at, min(p.lease_expires_at) AS lease_expires_at
+FROM payment_outbox_pending p GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
+COMMENT ON VIEW outbox_queue_parts IS
+  'Internal: numbers of pending items, one row per combination of their states. Reads every pending item.';
+
 CREATE OR REPLACE VIEW supervisor_outbox_status WITH (security_barrier = true) AS
-WITH combination AS (
-  -- Few rows: one for each combination. Only this step reads the items. The planner expects two values of a boolean
-  -- expression, and so it groups by hash.
-  SELECT p.is_message, p.outcome_unknown, p.hold_reason, p.blocked, p.lease_token IS NOT NULL AS leased,
-    COALESCE(p.lease_expires_at <= statement_timestamp(), false) AS expired,
-    p.next_attempt_at > statement_timestamp() AS later, p.attempt_count > 0 AS attempted,
-    count(*) AS items, min(p.created_at) AS created_at, min(p.next_attempt_at) AS next_attempt_at,
-    min(p.held_at) AS held_at, min(p.lease_expires_at) AS lease_expires_at
-  FROM payment_outbox_pending p GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
+WITH stored AS (
+  -- The stored counts of a large queue, for twice the time after which a heartbeat counts again.
+  SELECT c.counted_at, c.parts FROM outbox_queue_counts c
+  WHERE c.parts IS NOT NULL AND statement_timestamp()
+    BETWEEN c.counted_at AND c.counted_at + 2 * c.count_again_after + interval '10 seconds'
+), combination AS (
+  SELECT r.* FROM stored s CROSS JOIN LATERAL jsonb_to_recordset(s.parts) AS r(is_message boolean,
+    outcome_unknown boolean, hold_reason text, blocked boolean, leased boolean, expired boolean, later boolean,
+    attempted boolean, items bigint, created_at timestamptz, next_attempt_at timestamptz, held_at timestamptz,
+    lease_expires_at timestamptz)
+  UNION ALL
+  SELECT q.* FROM outbox_queue_parts q WHERE NOT EXISTS (SELECT 1 FROM stored)
 ), part AS (
   SELECT i.*,
     CASE
@@ -223,7 +237,9 @@ SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_co
     SELECT extract(epoch FROM statement_timestamp() - z.paused_at) FROM outbox_pauses z WHERE z.kind = 'all'
   ), 0)::double precision AS all_paused_age_seconds,
   q.held_reference_invalid_count, l.returned_total, q.held_amount_approval_count, q.held_limit_exceeded_count,
-  q.held_limit_unreadable_count, l.cancelled_total, l.cancelled_last_hour, q.held_outcome_not_delivered_count, k.kinds
+  q.held_limit_unreadable_count, l.cancelled_total, l.cancelled_last_hour, q.held_outcome_not_delivered_count, k.kinds,
+  COALESCE((SELECT extract(epoch FROM statement_timestamp() - s.counted_at) FROM stored s), 0)::double precision
+    AS counts_age_seconds
 FROM queue q CROSS JOIN ledger l CROSS JOIN contradiction c CROSS JOIN worker w CROSS JOIN kind k
 LEFT JOIN verification v ON true;
 COMMENT ON VIEW supervisor_outbox_status IS
@@ -231,6 +247,9 @@ COMMENT ON VIEW supervisor_outbox_status IS
   'held.';
 COMMENT ON COLUMN supervisor_outbox_status.kinds IS
   'The counts and ages of payments and of messages apart: an object with the keys payment and message.';
+COMMENT ON COLUMN supervisor_outbox_status.counts_age_seconds IS
+  'Age of the counts and ages of pending items. A queue of more than 50,000 items is counted every few seconds; 0 for '
+  'a smaller one, which each reader counts.';
 COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'Number of items that ended FAILED, cancelled ones included.';
 COMMENT ON COLUMN supervisor_outbox_status.cancelled_total IS 'Number of items that were cancelled.';
 COMMENT ON COLUMN supervisor_outbox_status.returned_total IS

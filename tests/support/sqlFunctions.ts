@@ -684,6 +684,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   compare_reconciliation: 'volatile',
   complete_dispatched_outbox_items: 'volatile',
   contradicting_late_success: 'immutable',
+  count_outbox_queue: 'volatile',
   count_open_brackets: 'immutable',
   count_outbox_limit: 'volatile',
   count_released_outbox_item: 'volatile',

@@ -131,6 +131,8 @@ describe('PRIM-POSTGRES-SCHEMA-003 a deployment', () => {
       'outbox_limits',
       'outbox_operational_status',
       'outbox_pauses',
+      'outbox_queue_counts',
+      'outbox_queue_parts',
       'outbox_rails',
       'outbox_series',
       'outbox_throughput',

@@ -101,6 +101,8 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   symphony_lease_floor: { auditor: whole() },
   outbox_attempt_tallies: {},
   outbox_attempt_totals: {},
+  outbox_queue_counts: {},
+  outbox_queue_parts: {},
   scheduler_jobs: { control: whole(), auditor: whole(), readonly: except('payload') },
   scheduler_tasks: {},
   scheduler_timers: { control: whole(), auditor: whole(), readonly: except('payload') },

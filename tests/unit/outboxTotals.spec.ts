@@ -4,6 +4,7 @@ import {
   claimOutboxBatch,
   completeOutboxAttempts,
   enqueuePaymentOutbox,
+  heartbeatOutboxWorker,
   readLatestAttempts,
   readOutboxStatus,
   readThroughput,
@@ -16,6 +17,7 @@ import { buildInstruction, claimOnly, complete, enqueue, enqueueAndClaim, WORKER
 import { createPerson } from '../support/outboxPeople.js'
 import { RandomOutbox } from '../support/outboxRandom.js'
 import { closeTransactions, completeOn, openTransaction } from '../support/outboxStream.js'
+import { PlanRecorder, scansOf } from '../support/plans.js'
 import { race } from '../support/race.js'
 
 /** Each test has its own database, because totals count the whole deployment. */
@@ -325,4 +327,69 @@ test('the totals of the last hour exclude older tallies, before and after the ro
   await fold()
   expect(await lastHour()).toEqual({ dispatched: 1, retryable: 2, failed: 3 })
   expect(await totals()).toMatchObject({ dispatched: 111, retryable: 222, failed: 333 })
+})
+
+const count = (itemsMin: number) => db.queryNoRole('SELECT count_outbox_queue($1)', [itemsMin])
+const changeStored = (sql: string) => db.queryNoRole(`UPDATE outbox_queue_counts SET ${sql}`)
+const status = () => readOutboxStatus(db.as('symphony_readonly'))
+/** Ages differ by the time between two readings. */
+const countsOf = (all: object) => Object.entries(all).filter(([, value]) => typeof value === 'bigint')
+
+async function storedParts(): Promise<number | null> {
+  const { rows } = await db.queryNoRole<{ n: number | null }>(
+    'SELECT jsonb_array_length(parts) AS n FROM outbox_queue_counts',
+  )
+  return rows[0]!.n
+}
+
+describe('the counts of a large queue', () => {
+  test('are equal to the exact counts, and the status reads them instead of the items', async () => {
+    await enqueueAndClaim(db)
+    for (const hold of [null, 'RETRY_CEILING', 'REVIEW']) {
+      const { outboxId } = await enqueue(db)
+      await db.queryNoRole(
+        `UPDATE payment_outbox_pending SET hold_reason = $2, held_by = 'ann', held_at = now()
+         WHERE $2::text IS NOT NULL AND outbox_id = $1`,
+        [outboxId, hold],
+      )
+    }
+    const exact = await status()
+    await count(4)
+    const stored = await status()
+    expect(stored.countsAgeSeconds).toBeGreaterThan(0)
+    expect(countsOf(stored)).toEqual(countsOf(exact))
+    expect(countsOf(stored.kinds.payment)).toEqual(countsOf(exact.kinds.payment))
+    expect(exact).toMatchObject({ pendingCount: 4n, leasedCount: 1n, heldCount: 2n, countsAgeSeconds: 0 })
+    const recorder = await PlanRecorder.open(db, 'symphony_readonly')
+    const execution = await recorder.run(`SELECT * FROM ${db.qualify('supervisor_outbox_status')}`)
+    await recorder.close()
+    expect(scansOf(execution, 'payment_outbox_pending').filter(({ loops }) => loops > 0)).toEqual([])
+  })
+
+  test('are not stored by the heartbeat of a worker while the queue is small', async () => {
+    await enqueue(db)
+    await heartbeatOutboxWorker(db.as('symphony_executor'), WORKER)
+    expect(await storedParts()).toBeNull()
+    await count(2)
+    expect(await storedParts()).toBeNull()
+  })
+
+  test('are counted again only after their time, and the status counts itself once they are old', async () => {
+    await enqueue(db)
+    await count(1)
+    await enqueue(db)
+    await count(1)
+    expect((await status()).pendingCount).toBe(1n)
+    await changeStored(`counted_at = counted_at - interval '6 seconds'`)
+    await count(1)
+    expect((await status()).pendingCount).toBe(2n)
+    await enqueue(db)
+    await changeStored(`counted_at = now() - 2 * count_again_after - interval '11 seconds'`)
+    expect(await status()).toMatchObject({ pendingCount: 3n, countsAgeSeconds: 0 })
+    // The clock of the server was set back.
+    await changeStored(`counted_at = now() + interval '1 hour'`)
+    expect((await status()).pendingCount).toBe(3n)
+    await count(1)
+    expect((await status()).countsAgeSeconds).toBeGreaterThan(0)
+  })
 })

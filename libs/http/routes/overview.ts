@@ -58,6 +58,7 @@ const STATUS_EXAMPLE = {
     heldCount: '1',
     oldestPendingAgeSeconds: 62.5,
     oldestDueAgeSeconds: 0.4,
+    countsAgeSeconds: 0,
     dispatchedTotal: '1041',
     retryableTotal: '12',
     failedTotal: '2',

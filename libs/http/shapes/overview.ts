@@ -143,6 +143,7 @@ export const QueueStats = shape({
   heldCount: WholeNumber,
   oldestPendingAgeSeconds: Type.Number(),
   oldestDueAgeSeconds: Type.Number(),
+  countsAgeSeconds: Type.Number({ description: 'age of the counts of pending items; 0 unless the queue is large' }),
   dispatchedTotal: WholeNumber,
   retryableTotal: WholeNumber,
   failedTotal: WholeNumber,

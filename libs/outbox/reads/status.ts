@@ -41,7 +41,7 @@ export async function readOutboxStatus(role: Queryable): Promise<OutboxStatus> {
       ledger_broken_age_seconds AS "ledgerBrokenAgeSeconds", oldest_unfinished_age_seconds AS "oldestUnfinishedAgeSeconds",
       all_paused_age_seconds AS "allPausedAgeSeconds", returned_total AS "returnedTotal",
       cancelled_total AS "cancelledTotal", cancelled_last_hour AS "cancelledLastHour",
-      held_outcome_not_delivered_count AS "heldOutcomeNotDeliveredCount", kinds
+      held_outcome_not_delivered_count AS "heldOutcomeNotDeliveredCount", kinds, counts_age_seconds AS "countsAgeSeconds"
     FROM ${qualify(role, 'supervisor_outbox_status')}`,
     PREPARED,
   )

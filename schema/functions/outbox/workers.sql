@@ -10,6 +10,7 @@ BEGIN
   IF v_defect IS NOT NULL THEN
     PERFORM refuse_argument('p_detail', v_defect);
   END IF;
+  PERFORM count_outbox_queue(50000);
   INSERT INTO outbox_workers AS w (worker_id, started_at, last_seen_at, detail)
   VALUES (p_worker_id, v_now, v_now, p_detail)
   ON CONFLICT (worker_id) DO UPDATE

@@ -17,6 +17,7 @@ export function QueueStatsPanel({ status }: { readonly status: Status }) {
       <dl class="figures">
         <Tile name="Pending" value={count(queue.pendingCount)} href={pathTo(['payments'])}>
           oldest {duration(queue.oldestPendingAgeSeconds)}
+          {queue.countsAgeSeconds >= 1 && `, counted ${duration(queue.countsAgeSeconds)} ago`}
         </Tile>
         <Tile name="Oldest due" value={duration(queue.oldestDueAgeSeconds)}>
           {count(queue.dueUnleasedCount)} due now
