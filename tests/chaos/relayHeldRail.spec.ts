@@ -12,8 +12,8 @@ import { recordingRail } from '../support/relayRail.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 import { auditLedger } from '../support/ledgerFixture.js'
 
-const PAYMENTS = 200
-const WORKERS = 4
+const PAYMENTS = 100
+const WORKERS = 2
 const CALLS_EACH = 25
 
 const db = await useTestDatabase({ countBranches: false })

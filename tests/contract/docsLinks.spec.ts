@@ -10,9 +10,13 @@ const root = join(import.meta.dirname, '..', '..')
 let folder: string
 let files: string[]
 let dead: string[]
+let site: string
+let pages: number
 beforeAll(async () => {
   ;({ files, dead } = await deadLinksOfRepository(root))
   folder = await mkdtemp(join(tmpdir(), 'symphony-site-'))
+  site = join(folder, 'site')
+  ;({ pages } = await buildSite({ root, out: site }))
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
@@ -22,13 +26,11 @@ test('every link in the pages leads to an existing file and heading', () => {
 })
 
 test('the site builds, has no dead link, and allows only its own scripts and styles', async () => {
-  const out = join(folder, 'site')
-  const built = await buildSite({ root, out })
-  const site = await deadLinksOfSite(out)
-  expect(site.pages).toHaveLength(built.pages)
-  expect(site.dead).toEqual([])
+  const built = await deadLinksOfSite(site)
+  expect(built.pages).toHaveLength(pages)
+  expect(built.dead).toEqual([])
 
-  const html = await readFile(join(out, 'concepts', 'outbox.html'), 'utf8')
+  const html = await readFile(join(site, 'concepts', 'outbox.html'), 'utf8')
   expect(html).toContain(`content="default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'`)
   expect(html).not.toMatch(/<style|<script(?! src="\.\.\/site\.js" defer><\/script>)| on[a-z]+="| style="/)
 })
@@ -38,8 +40,7 @@ test.for([
   ['refund', 'operate/stop-cancel-return.html#record-a-return-or-refund'],
   ['order paid', 'start/faq.html#how-does-my-order-learn-that-it-was-paid'],
 ])('the search of the site finds “%s” in a heading', async ([words = '', address]) => {
-  await buildSite({ root, out: join(folder, 'searched') })
-  const index = await readFile(join(folder, 'searched', 'search-index.js'), 'utf8')
+  const index = await readFile(join(site, 'search-index.js'), 'utf8')
   const entries: string[][] = JSON.parse(/\[.*\]/s.exec(index)?.[0] ?? '[]')
   const found = entries.filter(([, heading = '']) =>
     words.split(' ').every((word) => heading.toLowerCase().includes(word)),
@@ -50,10 +51,10 @@ test.for([
 test('the index lists every page of the documentation', async () => {
   const index = await readFile(join(root, 'docs', 'README.md'), 'utf8')
   // docs/reference/package.md lists the API reports; the index does not.
-  const pages = files.filter(
+  const listed = files.filter(
     (file) => file.startsWith('docs/') && !/^docs\/(?:README\.md$|reference\/api\/)/.test(file),
   )
-  expect(pages.filter((file) => !index.includes(`(${file.slice('docs/'.length)}`))).toEqual([])
+  expect(listed.filter((file) => !index.includes(`(${file.slice('docs/'.length)}`))).toEqual([])
 })
 
 test('a dead link is reported, in pages and in the site', async () => {

@@ -33,7 +33,7 @@ export const STEPS_PER_SEQUENCE = 50
 export const FUZZ_TIMEOUT_MS = 3 * 3_600_000
 
 /** Total number of sequences in `npm test`, and the share of each subject. The outbox is the most complex. */
-const RUNS = 250
+const RUNS = 150
 const SHARES = { outbox: 0.4, inbox: 0.2, scheduler: 0.2, lease: 0.2 } as const
 
 /** Returns the settings of scripts/fuzz.mjs, or a short run with the seed of this commit. */

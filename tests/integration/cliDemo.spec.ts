@@ -18,7 +18,7 @@ test(
   async () => {
     const TMPDIR = await temporaryFolder()
     const { exitCode, stdout, stderr } = await spawnSymphony(
-      ['demo', '--payments', '200', '--workers', '3', '--seed', 'smoke', '--json'],
+      ['demo', '--payments', '120', '--workers', '2', '--seed', 'smoke', '--json'],
       { TMPDIR },
     ).ended
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
@@ -37,7 +37,7 @@ test(
       'seconds',
     ])
     const { payments, dispatched = 0, failed = 0, held = 0, railEffects = 0, workerKills } = result
-    expect(result).toMatchObject({ payments: 200, doublePaid: 0, lost: 0, matched: dispatched, criticalFindings: 0 })
+    expect(result).toMatchObject({ payments: 120, doublePaid: 0, lost: 0, matched: dispatched, criticalFindings: 0 })
     expect(dispatched + failed + held).toBe(payments)
     expect(railEffects).toBeGreaterThanOrEqual(dispatched)
     expect(failed).toBeGreaterThan(0)
@@ -48,7 +48,7 @@ test(
 
 test('symphony demo exits with 130 on SIGINT and leaves no file behind', { timeout: 120_000 }, async () => {
   const TMPDIR = await temporaryFolder()
-  const demo = spawnSymphony(['demo', '--payments', '5000', '--seed', 'interrupted'], { TMPDIR })
+  const demo = spawnSymphony(['demo', '--payments', '5000', '--workers', '2', '--seed', 'interrupted'], { TMPDIR })
   const [made = ''] = await expect
     .poll(() => readdir(TMPDIR), { timeout: 60_000 })
     .toHaveLength(1)

@@ -54,13 +54,23 @@ async function stateBehind(line: string): Promise<unknown> {
 }
 
 describe('symphony start', () => {
+  /** Folder of the first two tests, of which the second finds the server of the first. */
+  let dataDir: string
+  beforeAll(async () => {
+    const folder = await makeTestFolder()
+    dataDir = join(folder, 'symphony')
+    return () => removeTestFolder(folder)
+  })
+
   test(
     'prints no curl command with --rails, because that command would make a payment',
     { timeout: 180_000 },
     async () => {
-      const folder = await testFolder()
-      const rails = await writeRailsFile(folder, `type: 'simulated', onUnknown: 'hold', money: true, dispatch() {}`)
-      const running = spawnSymphony(['start', '--data-dir', join(folder, 'symphony'), '--rails', rails])
+      const rails = await writeRailsFile(
+        await testFolder(),
+        `type: 'unused', onUnknown: 'hold', money: true, dispatch() {}`,
+      )
+      const running = spawnSymphony(['start', '--data-dir', dataDir, '--rails', rails])
       await expect.poll(running.stdout, SLOWLY).toContain('/v1/instructions')
       expect(running.stdout()).not.toMatch(/curl|DE89370400440532013000|first-payment/)
       expect(running.stdout()).toMatch(
@@ -75,9 +85,11 @@ describe('symphony start', () => {
     'prints curl commands that enqueue and read a payment; SIGINT stops the server',
     { timeout: 180_000 },
     async () => {
-      const dataDir = join(await testFolder(), 'symphony')
       const first = spawnSymphony(['start', '--data-dir', dataDir])
       await expect.poll(first.stdout, SLOWLY).toContain('symphony show')
+      expect(first.stdout()).toContain('PostgreSQL 18 is running')
+      expect(first.stdout()).toContain('found it sound')
+      expect((await symphony(['doctor', '--data-dir', dataDir])).exitCode).toBe(0)
       const [post = '', get = ''] = first
         .stdout()
         .split('\n')
@@ -152,9 +164,10 @@ describe('symphony start', () => {
     },
   )
 
-  test('never prints a given token; the curl lines read SYMPHONY_ACCESS_TOKEN', async () => {
-    const dataDir = join(await testFolder(), 'symphony')
-    const running = spawnSymphony(['start', '--data-dir', dataDir], {
+  test('never prints a given token, and logs in with a NOINHERIT role that is no superuser', async () => {
+    const folder = await testFolder()
+    const old = await createEndedTimer(db, '25 hours')
+    const running = spawnSymphony(['start', '--data-dir', join(folder, 'symphony'), '--timer-retention-days', '1'], {
       DATABASE_URL: db.url,
       SYMPHONY_SCHEMA: db.schema,
       SYMPHONY_ACCESS_TOKEN: 'given-by-the-test',
@@ -162,18 +175,6 @@ describe('symphony start', () => {
     await expect.poll(running.stdout, SLOWLY).toContain('symphony show')
     expect(running.stdout()).toContain('"Authorization: Bearer $SYMPHONY_ACCESS_TOKEN"')
     expect(running.stdout()).not.toContain('given-by-the-test')
-    running.child.kill('SIGTERM')
-    expect((await running.ended).exitCode).toBe(0)
-  })
-
-  test('logs in with a NOINHERIT role that is no superuser, also with DATABASE_URL', async () => {
-    const dataDir = join(await testFolder(), 'symphony')
-    const old = await createEndedTimer(db, '25 hours')
-    const running = spawnSymphony(['start', '--data-dir', dataDir, '--timer-retention-days', '1'], {
-      DATABASE_URL: db.url,
-      SYMPHONY_SCHEMA: db.schema,
-    })
-    await expect.poll(running.stdout, SLOWLY).toContain('symphony show')
     const { rows } = await db.queryNoRole<{ usename: string; superuser: boolean; inherits: boolean }>(
       `SELECT DISTINCT a.usename, r.rolsuper AS superuser, r.rolinherit AS inherits
        FROM pg_stat_activity a JOIN pg_roles r ON r.rolname = a.usename
@@ -226,7 +227,7 @@ describe('symphony worker', () => {
         ])
       ).rows
     await expect.poll(state, POLL_OPTIONS).toEqual([{ state: 'DISPATCHED', last_rail_reference: `paid-${outboxId}` }])
-    expect((await fetch(`${address}/readyz`)).status).toBe(200)
+    await expect.poll(async () => (await fetch(`${address}/readyz`)).status, POLL_OPTIONS).toBe(200)
     expect((await fetch(`${address}/metrics`)).status).toBe(401)
     const headers = { authorization: 'Bearer secret-of-the-worker' }
     // The outcome is committed before the worker receives the answer and counts it.

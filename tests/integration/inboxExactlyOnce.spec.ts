@@ -9,8 +9,8 @@ import { startInboxWorker, type InboxWorkerProcess } from '../support/inboxWorke
  * must have its effect once. INBOX_TEST_MESSAGES=100000 runs the long form.
  */
 
-const MESSAGES = Number(process.env['INBOX_TEST_MESSAGES'] ?? 1_000)
-const KILLS = Math.max(5, Math.ceil(MESSAGES / 2_000))
+const MESSAGES = Number(process.env['INBOX_TEST_MESSAGES'] ?? 500)
+const KILLS = Math.max(3, Math.ceil(MESSAGES / 2_000))
 const WORKERS = 3
 /** Short, so that the messages of a killed worker are soon claimed again. */
 const LEASE_SECONDS = 2

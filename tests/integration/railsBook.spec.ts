@@ -57,11 +57,11 @@ const FORMS = [
   ['its own process', async () => ({ bookUrl: (await startBook()).url })],
 ] as const
 
-describe.each(FORMS)('four processes that share a rail book in %s', (_, openBook) => {
+describe.each(FORMS)('three processes that share a rail book in %s', (_, openBook) => {
   it('pay each reference once under one rail reference if the rail is idempotent', { timeout: 120_000 }, async () => {
     const options: SimulatedRailOptions = { onUnknown: 'resend', ...(await openBook()) }
     const payments = references(150)
-    const workers = await Promise.all([1, 2, 3, 4].map(() => startRailWorker(options, payments)))
+    const workers = await Promise.all([1, 2, 3].map(() => startRailWorker(options, payments)))
     for (const worker of workers) worker.go()
     await Promise.all(workers.map((worker) => worker.done()))
     const book = await readBook(bookFile)
@@ -73,17 +73,17 @@ describe.each(FORMS)('four processes that share a rail book in %s', (_, openBook
   })
 
   it(
-    'pay each reference four times if the rail is not idempotent; the book records each',
+    'pay each reference three times if the rail is not idempotent; the book records each',
     { timeout: 120_000 },
     async () => {
       const options: SimulatedRailOptions = { onUnknown: 'hold', ...(await openBook()) }
       const payments = references(80)
-      const workers = await Promise.all([1, 2, 3, 4].map(() => startRailWorker(options, payments)))
+      const workers = await Promise.all([1, 2, 3].map(() => startRailWorker(options, payments)))
       for (const worker of workers) worker.go()
       await Promise.all(workers.map((worker) => worker.done()))
       const book = await readBook(bookFile)
       expect(book.size).toBe(80)
-      for (const { count } of book.values()) expect(count).toBe(4)
+      for (const { count } of book.values()) expect(count).toBe(3)
     },
   )
 })
@@ -93,7 +93,7 @@ describe.each(FORMS)('killed workers with a rail book in %s', (_, openBook) => {
     const options: SimulatedRailOptions = { onUnknown: 'resend', ...(await openBook()) }
     const payments = references(4_000)
     const answers = new Map<string, string>()
-    for (let round = 0; round < 6; round += 1) {
+    for (let round = 0; round < 3; round += 1) {
       const worker = await startRailWorker(options, payments)
       worker.go()
       await worker.untilAnswered(1 + Math.random() * 300)

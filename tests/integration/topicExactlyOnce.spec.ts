@@ -14,8 +14,8 @@ import {
  * TOPIC_TEST_MESSAGES=20000 runs the long form.
  */
 
-const MESSAGES = Number(process.env['TOPIC_TEST_MESSAGES'] ?? 200)
-const KILLS = Math.max(8, Math.ceil(MESSAGES / 500))
+const MESSAGES = Number(process.env['TOPIC_TEST_MESSAGES'] ?? 100)
+const KILLS = Math.max(4, Math.ceil(MESSAGES / 500))
 const TOPIC = 'effect'
 
 type Settings = Omit<TopicWorkerProcessOptions, 'workerId' | 'killAt'>

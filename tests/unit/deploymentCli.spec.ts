@@ -174,28 +174,6 @@ describe('an installed package', () => {
 })
 
 describe('symphony start', () => {
-  test('starts a server, deploys, and stops the server on SIGINT', async () => {
-    const folder = await makeTestFolder()
-    onTestFinished(() => removeTestFolder(folder))
-    const dataDir = join(folder, 'symphony')
-    const child = spawn(process.execPath, [BIN, 'start', '--data-dir', dataDir], {
-      env: {},
-      stdio: ['ignore', 'pipe', 'pipe'],
-    })
-    let output = ''
-    child.stdout.on('data', (chunk) => (output += String(chunk)))
-    await expect.poll(() => output, { timeout: 60_000 }).toContain('found it sound')
-    expect(output).toContain('PostgreSQL 18 is running')
-    const { stdout: url } = await run({}, 'db', 'url', '--data-dir', dataDir)
-    expect((await run({}, 'doctor', '--data-dir', dataDir)).exitCode).toBe(0)
-    const before = performance.now()
-    child.kill('SIGINT')
-    const [exitCode]: unknown[] = await once(child, 'close')
-    expect(exitCode).toBe(0)
-    expect(performance.now() - before).toBeLessThan(5_000)
-    await expect(new Client(url.trim()).connect()).rejects.toThrow(/ECONNREFUSED/)
-  })
-
   test('uses the given database, and leaves it running', async () => {
     const db = await database('empty')
     const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema }

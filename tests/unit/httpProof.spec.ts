@@ -57,8 +57,9 @@ async function fill(rows: number): Promise<void> {
   }
 }
 
+/** Seals a block of more than 128 rows, in which the path of a row has eight hashes. */
 async function sealWithOthers(): Promise<void> {
-  await fill(200)
+  await fill(130)
   await ledger.sealAll(10_000)
 }
 

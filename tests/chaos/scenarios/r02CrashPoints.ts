@@ -150,8 +150,8 @@ async function emptyDatabase(serverUrl: string, name: string): Promise<EmptyData
   return { url: url.href, drop: () => ask(`DROP DATABASE ${name} WITH (FORCE)`) }
 }
 
-/** Returns every n-th point (`every`), starting at a point chosen by the seed. */
+/** Returns every n-th point (`every`), but at least one, starting at a point chosen by the seed. */
 function sample<P>(fixture: ScenarioFixture, points: readonly P[], every: number): readonly P[] {
-  const first = Math.floor(fixture.randomFor('sample')() * every)
-  return points.filter((_, index) => index % every === first % every)
+  const first = Math.floor(fixture.randomFor('sample')() * Math.min(every, points.length))
+  return points.filter((_, index) => index % every === first)
 }

@@ -14,7 +14,6 @@ import { retryUntilSuccess, waitUntil } from '../../scorecard/waitUntil.js'
 import type { WorkerFleet } from '../../scorecard/WorkerFleet.js'
 import { builtPath } from '../../support/builtPath.js'
 
-const WORKERS = 4
 /** Maximum number of workers that are still starting at a kill. */
 const STARTING_MAX = 2
 const LEASE_SECONDS = 4
@@ -42,14 +41,14 @@ export default defineScenario({
   title:
     'Payments report their outcomes to a topic whose handler writes the application’s tables through `tx`. Workers, handlers and PostgreSQL are killed; rails answer late or never; people decide, redrive and cancel; the application cancels.',
   bar: `20,000 payments; each has exactly one final row, equal to the ledger and the rail book; 0 outcomes written twice, 0 gaps in outcome numbers, 0 cancelled payments paid; each of ${OUTCOME_RULES.length} planted violations is found.`,
-  sizes: { full: { payments: 20_000 }, short: { payments: 400 } },
-  run: (fixture, { payments }) => runOrders(fixture, payments),
+  sizes: { full: { payments: 20_000, workers: 4 }, short: { payments: 400, workers: 4 } },
+  run: (fixture, size) => runOrders(fixture, size),
 })
 
 /** Runs the scenario with its usual handler, or with one that it must find wrong. */
 export async function runOrders(
   fixture: ScenarioFixture,
-  payments: number,
+  { payments, workers }: { readonly payments: number; readonly workers: number },
   { handler = 'tx', faults = FAULTS }: OrderOptions = {},
 ): Promise<Outcome> {
   const scenario = await RelayScenario.create(fixture, { rails: ORDER_RAILS })
@@ -70,9 +69,9 @@ export async function runOrders(
   const cancelled = buildOrder(payments + 1, fixture.randomFor('cancelled order'))
   await shop.enqueue([cancelled])
   await shop.cancel(cancelled.payment.instructionId, { commits: true })
-  await fleet.start(WORKERS)
+  await fleet.start(workers)
   people.start()
-  const run = { fixture, scenario, shop, people, fleet, payments, faults }
+  const run = { fixture, scenario, shop, people, fleet, payments, workers, faults }
   const restarts = await causeFaults(run)
   await untilAllEnded(run)
   const exitCodes = await fleet.stop()
@@ -86,12 +85,13 @@ interface OrderRun {
   readonly people: OrderPeople
   readonly fleet: WorkerFleet
   readonly payments: number
+  readonly workers: number
   readonly faults: readonly Fault[]
 }
 
 /** Enqueues all orders and causes each fault after a number of them. Returns the number of clean restarts. */
 async function causeFaults(run: OrderRun): Promise<number> {
-  const { fixture, fleet, payments } = run
+  const { fixture, fleet, payments, workers } = run
   const random = fixture.randomFor('orders')
   const interventions = new Set<Promise<void>>()
   let accepted = 0
@@ -114,8 +114,8 @@ async function causeFaults(run: OrderRun): Promise<number> {
   for (const [index, { at, fault }] of planFaults(run).entries()) {
     await enqueueUpTo(at)
     await waitUntil('most workers are at work', () => {
-      fleet.topUp(WORKERS)
-      return fleet.atWork.length >= WORKERS - STARTING_MAX
+      fleet.topUp(workers)
+      return fleet.atWork.length >= workers - STARTING_MAX
     })
     if (fault === 'server restarted') restarts += 1
     await strike(run, fault)
@@ -136,11 +136,11 @@ function planFaults(run: OrderRun): { readonly at: number; readonly fault: Fault
   return faults.flatMap(plan).toSorted((left, right) => left.at - right.at)
 }
 
-async function strike({ fixture: { random }, scenario, fleet }: OrderRun, fault: Fault): Promise<void> {
+async function strike({ fixture: { random }, scenario, fleet, workers }: OrderRun, fault: Fault): Promise<void> {
   switch (fault) {
     case 'worker killed': {
       const killed = fleet.kill(fleet.pick(random))
-      fleet.topUp(WORKERS)
+      fleet.topUp(workers)
       return killed
     }
     case 'worker frozen':
@@ -169,12 +169,12 @@ async function intervene({ shop, people }: OrderRun, order: Order, { outboxId }:
 
 /** Waits until nothing is pending and the people have nothing left to decide. */
 async function untilAllEnded(run: OrderRun): Promise<void> {
-  const { fixture, people, fleet } = run
+  const { fixture, people, fleet, workers } = run
   await people.stop()
   await waitUntil(
     'every order has ended and every message is handled',
     async () => {
-      fleet.topUp(WORKERS)
+      fleet.topUp(workers)
       const pending = await countPending(run)
       fixture.progress(`${pending} items left`)
       const actions = await people.pass()
