@@ -93,7 +93,8 @@ function legs() {
       env: { SYMPHONY_TEST_POSTGRES: '18' },
     },
     {
-      // One run tests the oldest server and quoting: a defect of the server shows in any schema, and a quoting defect on any server.
+      // One run covers the oldest server and a quoted schema name. A defect of the server shows under any schema name,
+      // and a quoting defect on any server.
       name: 'the SQL tests on PostgreSQL 15, in a schema whose name needs quoting, counting branches',
       // Without plan tests, because counting branches changes the functions. Without tests of TypeScript workers, which add little
       // about SQL; `npm run test:matrix` runs them on every version.

@@ -12,7 +12,7 @@ import { toDatabaseError } from './toDatabaseError.js'
 /** Time after which an unused connection is closed, so that an idle process does not occupy server connections. */
 const IDLE_CONNECTION_MS = 30_000
 
-/** Age at which a busy connection is replaced, so that a failover or a DNS change takes effect. */
+/** Maximum age of a connection, so that even one that is never idle follows a failover or a DNS change. */
 const CONNECTION_LIFETIME_SECONDS = 1_800
 
 interface ConnectionPoolOptions {

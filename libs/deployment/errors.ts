@@ -10,7 +10,7 @@ export type DeploymentErrorCode =
   /** A newer release than this one deployed the database. */
   | 'DEPLOYMENT_NEWER_DATABASE'
   | 'DEPLOYMENT_TABLES_DIFFER'
-  /** The schema contains objects of the previous outbox. */
+  /** The schema contains objects of Symphony's earlier design. `dropLegacy` drops them. */
   | 'DEPLOYMENT_LEGACY_OBJECTS'
   /** The schema contains objects of another owner. */
   | 'DEPLOYMENT_FOREIGN_OBJECTS'

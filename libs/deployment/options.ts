@@ -7,7 +7,7 @@ export interface DeployOptions extends Pick<DatabaseOptions, 'url' | 'schema' | 
   readonly dryRun?: boolean
   /** Whether to create only the roles and the logins, e.g. before a restore. @default false */
   readonly rolesOnly?: boolean
-  /** Whether to drop the view, the table and the type of the previous outbox. @default false */
+  /** Whether to drop the table `payment_outbox` of Symphony's earlier design, its view and its type. @default false */
   readonly dropLegacy?: boolean
   /**
    * Whether to apply all files, even unchanged ones. This repairs functions, views, triggers and indexes. @default

@@ -159,7 +159,8 @@ export async function mayActAsOwner(tx: Queryable, schema: string): Promise<bool
 }
 
 /**
- * Returns whether PUBLIC has lost its privileges. PostgreSQL only warns if the login of the REVOKE is not the owner.
+ * Returns whether PUBLIC lacks TEMP and CREATE on the database and CREATE on the schema public. Checked after a
+ * REVOKE, because PostgreSQL only warns, and revokes nothing, if the login is not the owner.
  */
 export async function isDatabaseDedicated(tx: Queryable): Promise<boolean> {
   const { rows } = await tx.query<{ dedicated: boolean }>(`

@@ -103,7 +103,7 @@ export function createHttpServer(options: HttpServerOptions): HttpServer {
   return withHasher(server, new DestinationHasher(database.as('symphony_control'), hash, report))
 }
 
-/** Hashes destinations while the server listens. */
+/** Starts and stops the hasher with the server. Searches by destination need its hashes. */
 function withHasher(server: HttpServer, hasher: DestinationHasher): HttpServer {
   return {
     routes: server.routes,

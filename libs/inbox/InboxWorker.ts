@@ -289,7 +289,7 @@ function describe(thrown: unknown): string {
   return thrown.cause instanceof Error ? `${own} (${thrown.cause.name}: ${thrown.cause.message})` : own
 }
 
-/** Returns how long before its end a claim is no longer trusted. */
+/** Returns the safety margin: the worker aborts a handler this long before its claim expires. */
 function marginMs(leaseSeconds: number): number {
   return Math.min(1_000, leaseSeconds * 100)
 }

@@ -85,7 +85,10 @@ async function requireSigned(source: LedgerSource, { block, blockHash: signedHas
   throw refused(`block ${block} was signed and is missing: the ledger was restored to an earlier state, or truncated`)
 }
 
-/** Prevents concurrent writes: two lines with the same predecessor would break the file for ever. */
+/**
+ * Holds a lock file while the body runs. Each line contains the hash of the line before it, so two concurrent writers
+ * would break the chain for ever.
+ */
 async function withLock<T>(file: string, body: () => Promise<T>): Promise<T> {
   const lock = `${file}.lock`
   try {

@@ -1,4 +1,4 @@
--- Default privileges on later objects: those of our owner in any schema, and those of any role in this schema.
+-- Reads the default privileges (ALTER DEFAULT PRIVILEGES) of symphony_owner in general, and of any role in this schema.
 SELECT format('%s created by %s %s',
   CASE d.defaclobjtype
     WHEN 'r' THEN 'tables' WHEN 'S' THEN 'sequences' WHEN 'f' THEN 'functions' WHEN 'T' THEN 'types' ELSE 'others' END,

@@ -153,8 +153,8 @@ WITH stored AS (
       AS oldest_unreviewed_contradiction_age_seconds
   FROM outbox_contradictions c
 ), worker AS (
-  -- A worker's report is arbitrary JSON. The view ignores values of another type or out of range, so that it cannot
-  -- fail.
+  -- A worker's report is arbitrary JSON. The view ignores values that are not numbers and clamps the others, so that
+  -- no report makes it fail.
   SELECT count(*) FILTER (WHERE w.stopped_at IS NULL AND w.last_seen_at > statement_timestamp() - interval '1 minute')
       AS alive_count,
     max(w.last_seen_at) AS last_seen_at,

@@ -118,7 +118,7 @@ export class World {
       case 'approve': {
         const item = outbox.items[step.item]
         if (item === undefined || !this.#hasOpenProposal(item)) return false
-        // The second person approves only what the rail's book shows.
+        // Person 0 is the proposer, whom the model must refuse. Person 1 approves only what the rail book confirms.
         return step.person === 0 || this.#isTrue(step.item, this.#proposalOf(step.item).decision)
       }
       case 'repair':
@@ -308,7 +308,7 @@ export class World {
     const entry = this.state.book[item]!
     if (rail === 'hold' && entry.uncertain)
       this.#break('no blind resend', `${name} was sent again although an earlier call may have paid it`)
-    // A `resend` rail answers a repeated reference as before.
+    // A `resend` rail recognises a repeated reference: it neither pays twice nor pays what it refused.
     const repeats = rail === 'resend'
     const pays = event === 'pays' || event === 'pays, answer lost'
     if (repeats && entry.paid > 0 && (event === 'refuses' || event === 'is busy'))

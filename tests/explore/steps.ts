@@ -23,7 +23,7 @@ const ITEM_STEPS = ['expire', 'hold', 'withdraw', 'redrive', 'cancel'] as const
 const DECISIONS: readonly Decision[] = ['DISPATCHED', 'FAILED', 'RETRY']
 const GLOBAL_STEPS = ['repair', 'freeze', 'heartbeat', 'lift', 'restore', 'resume'] as const
 
-/** Every step. The place in this list is its number in a trace. */
+/** Every step. A trace names a step by its index in this list. */
 export const STEPS: readonly Step[] = buildSteps()
 
 function buildSteps(): Step[] {

@@ -745,7 +745,7 @@ export class OutboxModel {
     return this.#state.items.find((item) => item.name === name)!
   }
 
-  /** Runs the body. A refused call changes nothing. */
+  /** Runs the body, and restores the state if it throws, because a refused call changes nothing. */
   #orNothing<T>(body: () => T): T {
     const before = copyState(this.#state)
     try {

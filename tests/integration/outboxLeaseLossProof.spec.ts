@@ -327,7 +327,7 @@ describe('a worker that lost its lease', () => {
     await Promise.all([successor.close(), late.close()])
   })
 
-  test('makes FAILED of the next holder a held RETRYABLE if it reports its late success first', async () => {
+  test('turns FAILED of the next holder into a held RETRYABLE if its late success commits first', async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
     const next = await claimOnly(db, lost.railType, { workerId: 'successor' })

@@ -440,7 +440,7 @@ describe('TLS of httpRail', () => {
     expect((await callRail(rail, railRequest())).kind).toBe('success')
   })
 
-  it('refuses a server of an unknown authority (notSent)', async () => {
+  it('refuses a certificate of an unknown authority (notSent)', async () => {
     const server = await serve(paid, { cert: localhost.cert, key: localhost.key })
     const verdict = await callRail(railTo({ url: server.url }), railRequest())
     expect(verdict).toMatchObject({ kind: 'notSent', message: expect.stringMatching(/certificate|issuer/i) })

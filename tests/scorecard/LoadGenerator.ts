@@ -22,7 +22,7 @@ export class LoadGenerator {
     this.#options = options
   }
 
-  /** Starts or continues. */
+  /** Starts or resumes the load. */
   feed(): void {
     if (!this.#paused) return
     this.#paused = false
@@ -31,7 +31,7 @@ export class LoadGenerator {
     this.#running.catch(() => {})
   }
 
-  /** Resolves when no call is in progress. */
+  /** Stops the load. Resolves when no call is in progress. */
   async pause(): Promise<void> {
     this.#paused = true
     await this.#running

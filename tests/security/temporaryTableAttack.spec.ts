@@ -36,7 +36,7 @@ describe('a temporary table named like the queue', () => {
     expect(await rowHashes(db)).toEqual(before)
   })
 
-  test('forges a terminal attempt if the search path does not end in pg_temp', async () => {
+  test('forges an attempt if search_path does not end in pg_temp (control: the attack succeeds)', async () => {
     await withTestDatabaseUnderAttack(async (unsafe) => {
       await setPaths(unsafe, `SET search_path = ${quoteIdentifier(unsafe.schema)}`)
       const mallory = await createAttacker(unsafe)
@@ -64,7 +64,7 @@ describe.each(['tables', 'views'] as const)('temporary %s with the names of all 
     expect({ ...(await rowHashes(db)), ...WRITTEN }).toEqual({ ...before, ...WRITTEN })
   })
 
-  test('are used by functions whose search path does not end in pg_temp', async () => {
+  test('are used if search_path does not end in pg_temp (control: the attack then succeeds)', async () => {
     await withTestDatabaseUnderAttack(async (unsafe) => {
       await setPaths(unsafe, `SET search_path = ${quoteIdentifier(unsafe.schema)}`)
       const mallory = await createAttacker(unsafe)

@@ -142,7 +142,7 @@ describe.for(['none', 'transaction'] as const)('a transaction with pooler %s', (
     expect(await entries()).toEqual([])
   })
 
-  test('includes a statement that was not awaited, and does not lose its failure', async () => {
+  test('includes a statement that the callback did not await, and fails if that statement fails', async () => {
     let ignored: Promise<unknown> | undefined
     await database.transactionAsRole(fixture.worker, async (tx) => {
       ignored = tx.query(INSERT, [1])

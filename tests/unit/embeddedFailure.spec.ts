@@ -134,7 +134,7 @@ describe('a failing startEmbedded', () => {
   })
 })
 
-test('the server gets neither the environment nor the working folder of its starter', async () => {
+test('an embedded server inherits neither the environment nor the working folder of its parent', async () => {
   const { folder, dataDir } = await freshFolder()
   await chmod(folder, 0o777)
   const binaries = await pretend(folder, { postgres: `{ pwd; env; } > "${folder}/seen"; exit 1` })

@@ -30,7 +30,7 @@ async function loaded(source: string): Promise<{ passed: string[]; Store: new ()
   return { passed, Store }
 }
 
-test('instrument puts a named failpoint before and after each await, and keeps its value', async () => {
+test('instrument puts a named failpoint before and after each await, and keeps the awaited value', async () => {
   const { code, points } = instrument(SOURCE, 'outbox/Store.js')
   expect(points).toEqual([
     'outbox/Store.js #read 1',

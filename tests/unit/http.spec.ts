@@ -274,8 +274,10 @@ describe('GET /v1/instructions/{instructionId}', () => {
     })
     expect(await problemOf(await fixture.call('/v2/instructions'))).toMatchObject({ status: 404, code: 'NOT_FOUND' })
   })
+})
 
-  test('answers 405 with Allow for a method that no route of the path has', async () => {
+describe('every path', () => {
+  test('answers 405 with Allow for a method that it has no route for', async () => {
     for (const path of new Set(fixture.routes.map((route) => route.path))) {
       const methods = fixture.routes.filter((route) => route.path === path).map(({ method }) => method)
       const response = await fixture.call(`${path.replaceAll(/\{\w+\}/g, 'x')}?a=b`, { method: 'PATCH' })

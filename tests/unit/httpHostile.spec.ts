@@ -206,7 +206,7 @@ describe('malformed requests', () => {
     expect((await fixture.call('/v1/me')).status).toBe(200)
   })
 
-  test('include a request with its token in the URL, which is refused (401)', async () => {
+  test('are refused (401) if they have the token in the URL instead of a header', async () => {
     expect((await fetch(`${fixture.address}/v1/me?token=${TOKEN}&access_token=${TOKEN}`)).status).toBe(401)
   })
 })

@@ -87,7 +87,7 @@ describe('an instruction', () => {
     expect(problem).toMatchObject({ status: 409, code: 'SUBJECT_ERASED', argument: 'payload' })
   })
 
-  test('is refused by a server without a master key (ENCRYPTION_UNAVAILABLE)', async () => {
+  test('is refused if it needs encryption and there is no master key (ENCRYPTION_UNAVAILABLE)', async () => {
     const keyless = await openHttpFixture(db, { api: { protection: protectionWith(new FieldVault(rails)) } })
     const instruction = buildInstruction({ railType: 'encrypted', payload: { iban: IBAN } })
     expect(await problemOf(await keyless.post(bodyOf(instruction), 'k'))).toMatchObject({

@@ -407,7 +407,7 @@ describe('a session', () => {
   })
 })
 
-test('without signIn in the settings, there is no sign-in (403) and cookies are ignored (401)', async () => {
+test('a server without the signIn setting refuses sign-in (403) and ignores cookies (401)', async () => {
   const plain = await openHttpFixture(db)
   onTestFinished(() => plain.close())
   expect(await bodyOf(await plain.call('/v1/sign-in'))).toEqual({ provider: null })

@@ -106,7 +106,7 @@ describe('a signed webhook', () => {
     expect((await claimOf(db, key)).map(({ messageId }) => messageId)).toContain('evt-1')
   })
 
-  test('is refused if its id is known with other content (409), and an event is written', async () => {
+  test('is refused (409) if its id was received with different content, and an event records it', async () => {
     const key = { source: 'bank', messageId: 'evt-2' }
     expect((await fromBank({ body: event('evt-2', { amount: '1.00' }) })).status).toBe(202)
     const other = await fromBank({ body: event('evt-2', { amount: '9.00' }) })

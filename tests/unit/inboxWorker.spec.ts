@@ -253,7 +253,7 @@ describe('InboxWorker.runOnce', () => {
     expect(events).toContainEqual({ type: 'inbox.claimed', messages: 1, takeovers: 1 })
   })
 
-  test('commits the writes of the new claim holder only, after the first claim expired', async () => {
+  test('commits only the writes of the new holder if a claim expires while its handler runs', async () => {
     const message = await enqueued(db)
     const second = await db.createLogin('second', { roles: ['symphony_executor', application] })
     const overtaken: InboxHandler = async (claimed, handling) => {

@@ -106,7 +106,7 @@ describe('thresholds', () => {
     expect(prometheusRules(rules)).toContain('max by (job) (oldest_due_age_seconds{kind=\\"payment\\"}) > 7200')
   })
 
-  test('have settings with the same defaults, and `symphony alerts` prints them', async () => {
+  test('have the defaults of their settings, and `symphony alerts` prints the values in use', async () => {
     for (const [name, value] of Object.entries(ALERT_THRESHOLDS)) {
       expect([name, Object.entries(SETTINGS).find(([setting]) => setting === name)?.[1].default]).toEqual([name, value])
     }

@@ -109,7 +109,7 @@ describe('project_ledger_block', () => {
     for (const { outboxId } of items) expect(await found(outboxId)).toMatchObject({ amount: null, currency: null })
   })
 
-  test('counts each ledger row once per grain, per participant and for all participants', async () => {
+  test('counts each ledger row once per minute, hour and day, for its participant and in total', async () => {
     const railType = `rail-${randomUUID()}`
     const participantId = `participant-${randomUUID()}`
     const own = { railType, participantId }

@@ -48,7 +48,7 @@ describe('renewing', () => {
     let midway: string | undefined
     await executor().transaction(async (tx) => {
       await tx.query('SELECT 1')
-      // One hour from a time between the start of the transaction and the renewal.
+      // Sets an expiry later than one hour after the transaction's start, and earlier than one hour after the renewal.
       const { rows } = await db.queryNoRole<{ until: string }>(
         `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() + interval '1 hour'
          WHERE outbox_id = $1 RETURNING lease_expires_at::text AS until`,

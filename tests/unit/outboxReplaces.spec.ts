@@ -255,7 +255,7 @@ describe('an instruction that replaces a payment', () => {
       await connection.query(`BEGIN ISOLATION LEVEL ${level}`)
       await expect(enqueuePaymentOutbox(connection, replacing(old))).rejects.toMatchObject({ sqlstate: '40001' })
       await connection.query('ROLLBACK')
-      // A list of nulls replaces nothing.
+      // A batch with only nulls in p_replaces replaces nothing, so an old snapshot is accepted.
       await connection.query(`BEGIN ISOLATION LEVEL ${level}`)
       await connection.query(
         `SELECT enqueue_payment_outbox_batch('{i}', '{p}', '{k}', '{r}', ARRAY['{}'::jsonb], p_replaces => '{NULL}')`,

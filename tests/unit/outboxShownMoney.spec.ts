@@ -82,7 +82,7 @@ describe('outbox_operational_status', () => {
     expect(await shownOf(PAYLOAD, { '/*': 'masked' })).toEqual({ ...PLAIN, amount: null, currency: null })
   })
 
-  test('hides ciphertext, whatever the rail declares', async () => {
+  test('hides ciphertext even if the rail declares no class for the field', async () => {
     const sealed = 'symphony.sealed.v1.01981f0e-7c00-7000-8000-000000000001.AAAAAAAA3000'
     const payload = { amount: sealed, currency: sealed, destination: sealed }
     expect(await shownOf(payload, {})).toEqual({

@@ -342,7 +342,7 @@ async function storedParts(): Promise<number | null> {
   return rows[0]!.n
 }
 
-describe('the counts of a large queue', () => {
+describe('stored counts of the queue', () => {
   test('are equal to the exact counts, and the status reads them instead of the items', async () => {
     await enqueueAndClaim(db)
     for (const hold of [null, 'RETRY_CEILING', 'REVIEW']) {
@@ -366,7 +366,7 @@ describe('the counts of a large queue', () => {
     expect(scansOf(execution, 'payment_outbox_pending').filter(({ loops }) => loops > 0)).toEqual([])
   })
 
-  test('are not stored by the heartbeat of a worker while the queue is small', async () => {
+  test('are not written at a heartbeat while the queue is small', async () => {
     await enqueue(db)
     await heartbeatOutboxWorker(db.as('symphony_executor'), WORKER)
     expect(await storedParts()).toBeNull()
@@ -374,7 +374,7 @@ describe('the counts of a large queue', () => {
     expect(await storedParts()).toBeNull()
   })
 
-  test('are counted again only after their time, and the status counts itself once they are old', async () => {
+  test('are renewed only when due; the status counts the items itself if they are too old', async () => {
     await enqueue(db)
     await count(1)
     await enqueue(db)

@@ -141,7 +141,7 @@ describe('a clock change', () => {
     expect(after('*/10 * * * *', zone, from, 18)).toEqual(expected)
   })
 
-  test('skips the missing hour of 30 1,2 * * * and runs the repeated hour twice', () => {
+  test('skips a run of "30 1,2 * * *" in a missing hour, and runs it twice in a repeated hour', () => {
     expect(after('30 1,2 * * *', 'America/New_York', '2027-03-14T00:00:00Z', 2)).toEqual([
       '2027-03-14T06:30:00Z',
       '2027-03-15T05:30:00Z',

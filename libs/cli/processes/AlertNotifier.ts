@@ -138,7 +138,7 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
       })
       return item?.created === true ? item.outboxId : undefined
     } catch (error) {
-      // The other process saw another value or another time.
+      // Another process has enqueued this notice with a different value or time, so this one is a duplicate.
       if (error instanceof IdempotencyConflictError) return undefined
       throw error
     }

@@ -100,7 +100,7 @@ function select(plot: uPlot, onSelect: PlotSpec['onSelect']): void {
   onSelect(plot.posToVal(left, 'x'), plot.posToVal(left + width, 'x'))
 }
 
-/** Returns times of day, or dates if the ticks are whole days. */
+/** Returns the labels of the ticks: times of day, or dates if the ticks are at least a day apart. */
 function tickTexts(ticks: readonly number[]): string[] {
   const [first = 0, second = first] = ticks
   const isDays = second - first >= 86_400

@@ -4,7 +4,7 @@ import { Icon } from './Icon.js'
 
 interface IdProps {
   readonly value: string
-  /** Kind of the id, for the name of the button: `outbox id`. */
+  /** Kind of the id, for the label of the copy button, such as `outbox id`. */
   readonly label: string
   readonly href?: string
   /** Whether to show the whole id. */

@@ -72,7 +72,7 @@ export function ParticipantFilter({ participant }: { readonly participant: strin
   )
 }
 
-/** Returns the filter as the API takes it: a preset of the range becomes its times. */
+/** Returns the filter as parameters of the API. A preset of the range becomes a start time. */
 export function toQuery<Filter extends TimeRange>({ range, from, to, ...filter }: Filter) {
   return {
     ...filter,

@@ -22,7 +22,7 @@ export function timeRangeOf(query: Readonly<Record<string, string>>): TimeRange 
   return Object.fromEntries(named.flatMap((name) => (query[name] ? [[name, query[name]]] : [])))
 }
 
-/** Returns the range as the API takes it. */
+/** Returns the range as the API parameters `from` and `to`. A preset sets only `from`. */
 export function boundsOf({ range = '', from, to }: TimeRange): { readonly from?: string; readonly to?: string } {
   const preset = PRESETS.get(range)
   if (preset !== undefined) return { from: new Date(readClock() - preset.ms).toISOString() }

@@ -71,7 +71,10 @@ interface ListQuery extends FilterQuery {
   readonly limit?: number
 }
 
-/** Returns the ids of a page. */
+/**
+ * Returns the ids of one page of payments. Reads the search table only if a filter or the order needs it, because that
+ * table is a few seconds behind the ledger.
+ */
 export async function findPayments(api: Api, identity: Identity, query: ListQuery): Promise<Found> {
   const { q, state, cursor, limit = LIMIT_DEFAULT } = query
   const { roles } = api

@@ -124,12 +124,12 @@ export function reconciliationRoutes(api: Api, limits: Required<HttpLimits>): re
   ]
 }
 
-/** Returns the role and the detail in which a caller reads bank entries: references need the scope audit. */
+/** Returns the role and the level of detail for bank entries. Accounts and references need the scope audit. */
 function bankReader({ roles }: Api, { scopes }: Identity): readonly [Role, BankDetail] {
   return scopes.includes('audit') ? [roles.auditor, 'full'] : [roles.readonly, 'limited']
 }
 
-/** Reads findings, critical ones first. Without the scope audit, their payments are shown as they are now. */
+/** Reads findings, critical ones first. Without the scope audit, adds the current state of their payments. */
 export async function readFindings(api: Api, identity: Identity, search: Parameters<typeof readFindingsBySeverity>[1]) {
   const [role, detail] = bankReader(api, identity)
   const { items, next } = await readFindingsBySeverity(role, search, detail)

@@ -217,7 +217,7 @@ function statisticsOf(rows: readonly AttemptRow[]): Pick<RailStatistics, 'attemp
   }
 }
 
-/** Estimates percentiles from ranges of latencies, with a straight line inside a range. */
+/** Estimates latency percentiles from a histogram, by linear interpolation inside a range. */
 function latencyOf(rows: readonly AttemptRow[]): Latency {
   const measured = [...groupBy(rows, (row) => row.toMs)]
     .map(([toMs, same]) => ({ toMs, attempts: total(same) }))

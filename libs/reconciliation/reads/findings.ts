@@ -107,7 +107,7 @@ export async function readFindings(
   search: FindingSearch = {},
   detail: BankDetail = 'full',
 ): Promise<Page<Finding>> {
-  // A second table of the open ones, so that a page does not pass the closed ones.
+  // Open findings have their own table, so that a page of them does not scan the closed ones.
   const place = search.state === 'open' ? 'o' : 'f'
   const { values, where, limit } = conditionsOf(`${place}.finding_id`, search, place)
   const { rows } = await role.query<FindingRow>(

@@ -20,7 +20,7 @@ const openTransaction = (manager: EntityManager): OpenTransaction => ({
 /** A manager has the same type inside and outside a transaction, so the compiler refuses only the data source. */
 const outsideOf = (dataSource: DataSource): (() => Queryable | Promise<Queryable>)[] => [
   () => fromTypeOrm(dataSource.manager),
-  // @ts-expect-error: a data source has initialize()
+  // @ts-expect-error: the parameter type excludes `initialize`, which only a data source has
   () => fromTypeOrm(dataSource),
   async () => {
     const runner = dataSource.createQueryRunner()
