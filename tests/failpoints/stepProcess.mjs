@@ -18,10 +18,9 @@ const { dist, url, adminUrl, schema, bookUrl, workerId, only } = settings
 const load = (module) => import(`${pathToFileURL(dist).href}/libs/${module}/index.js`)
 const modules = Object.fromEntries(
   await Promise.all(
-    ['core', 'db', 'outbox', 'rails', 'repair', 'scheduler', 'inbox', 'lease', 'deployment'].map(async (module) => [
-      module,
-      await load(module),
-    ]),
+    ['core', 'db', 'ledger', 'outbox', 'rails', 'repair', 'scheduler', 'inbox', 'lease', 'deployment'].map(
+      async (module) => [module, await load(module)],
+    ),
   ),
 )
 const { default: pg } = await import('pg')

@@ -25,7 +25,7 @@ import {
 } from '../support/outboxItems.js'
 import { openConnection, race, untilWaiting, type Connection } from '../support/race.js'
 
-const RACERS = 64
+const RACERS = 32
 const STATES = ['DISPATCHED', 'FAILED', 'RETRYABLE'] as const
 
 const db = await useTestDatabase()
@@ -176,7 +176,7 @@ describe('a completion concurrent with another change of its lease', () => {
   ] as const
 
   test.for(others)('never succeeds together with %s; exactly one succeeds', async ([, end]) => {
-    for (let round = 0; round < 8; round++) {
+    for (let round = 0; round < 4; round++) {
       const lease = await enqueueAndClaim(db)
       const { values, errors } = await race(
         db,
@@ -199,7 +199,7 @@ describe('a completion concurrent with another change of its lease', () => {
   })
 
   test('never succeeds together with the repair of its expired lease', async () => {
-    for (let round = 0; round < 8; round++) {
+    for (let round = 0; round < 4; round++) {
       const lease = await enqueueAndClaim(db)
       await db.queryNoRole(
         `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() + interval '2 milliseconds' WHERE outbox_id = $1`,

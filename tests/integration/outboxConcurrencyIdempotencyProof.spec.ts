@@ -15,7 +15,7 @@ import { openConnection, race, untilWaiting } from '../support/race.js'
  * holder.
  */
 
-const RACERS = 64
+const RACERS = 32
 
 const db = await useTestDatabase()
 

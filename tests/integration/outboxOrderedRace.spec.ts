@@ -15,7 +15,7 @@ import { buildInstruction } from '../support/outboxItems.js'
 import { openConnection, type Connection } from '../support/race.js'
 
 const PARTICIPANTS = 20
-const ITEMS_EACH = 30
+const ITEMS_EACH = 15
 const WORKERS = 6
 const ENQUEUERS = 4
 

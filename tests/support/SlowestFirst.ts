@@ -6,11 +6,14 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node'
  * workers for half a minute would run alone at the end.
  */
 const SLOWEST = `
-  cliDemo relayWorkerKilled deploymentVersions deploymentConcurrency deployment doctorDamage deploymentCli
-  embeddedAccounts escalation embeddedStart outboxFuzz outboxPlans railsBook restoreGuard dashboardPages doctor
-  platformFleet embeddedProcesses cliProcesses outboxTotals relayWorkerStopped dbConnectionLoss
-  relayConnections deploymentRefusals fuzzFindsMutant relayServerKilled inboxWorker temporaryTableAttack
-  outboxAppendOnlyTrigger relayHeldRail`
+  scorecard relayOutcomes cliDemo embeddedProcesses cliProcesses embeddedStart platformFleet relayWorkerKilled
+  restoreGuard relayWorkerStopped embeddedAccounts deploymentCli dbConnectionLoss relayConnections railsBook
+  relayHeldRail relayOrdered docsExamples deploymentSnapshot package
+  dashboardOperator dashboardPages dashboardLive dashboardHostileText dashboardNewcomer
+  deploymentConcurrency deploymentVersions outboxPlans topicExactlyOnce hostileRails deployment doctor cliChecks
+  outboxFuzz ledgerEvidence cliDatabaseFaults exploration
+  outboxPrivileges outboxFullTrail outboxStrictInput temporaryTableAttack ledgerSessions
+  outboxConcurrencyIdempotencyProof outboxTotals outboxCompleteConcurrencyProof hostileStatements`
   .trim()
   .split(/\s+/)
 

@@ -2,7 +2,13 @@ import { Client } from 'pg'
 import type { TestProject } from 'vitest/node'
 import { dropAbandonedDatabases } from './abandonedDatabases.js'
 import { quickPassword } from './quickPassword.js'
-import { type PostgresVersion, type PrivateServer, removeFoldersOfDeadRuns, startPrivateServer } from './server.js'
+import {
+  createClusterTemplate,
+  type PostgresVersion,
+  type PrivateServer,
+  removeFoldersOfDeadRuns,
+  startPrivateServer,
+} from './server.js'
 
 declare module 'vitest' {
   export interface ProvidedContext {
@@ -23,7 +29,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   // Both projects call this with their own copy of the module, so the shared state is in `globalThis`.
   const run = (globalThis.symphonyTestRun ??= { projects: 0, begun: begin() })
   run.projects += 1
-  const { server, stopDropping } = await run.begun
+  const { server, stopDropping, removeTemplate } = await run.begun
   project.provide('serverUrl', server.url)
   project.provide('postgresVersion', versionAskedFor())
   return async () => {
@@ -32,12 +38,14 @@ export default async function setup(project: TestProject): Promise<() => Promise
     globalThis.symphonyTestRun = undefined
     await stopDropping()
     await server.remove()
+    await removeTemplate()
   }
 }
 
 interface Begun {
   readonly server: PrivateServer
   readonly stopDropping: () => Promise<void>
+  readonly removeTemplate: () => Promise<void>
 }
 
 interface Run {
@@ -68,7 +76,9 @@ async function begin(): Promise<Begun> {
     },
   })
   await hashPasswordOnce(server.url)
-  return { server, stopDropping: dropAbandonedDatabases(server.url) }
+  // After the run's own server, whose system identifier must differ from those of private servers.
+  const removeTemplate = await createClusterTemplate(versionAskedFor())
+  return { server, stopDropping: dropAbandonedDatabases(server.url), removeTemplate }
 }
 
 async function hashPasswordOnce(serverUrl: string): Promise<void> {

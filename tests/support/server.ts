@@ -4,7 +4,12 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
+import { prepareHome } from '../../embedded/clusterHome.js'
+import { createCluster } from '../../embedded/createCluster.js'
+import { Deadline } from '../../embedded/Deadline.js'
+import { findBinaries } from '../../embedded/findBinaries.js'
 import { type EmbeddedServer, type StartOptions, startEmbedded, stopEmbedded } from '../../embedded/index.js'
+import { resolveStartOptions } from '../../embedded/options.js'
 
 export type PostgresVersion = 15 | 16 | 17 | 18
 
@@ -24,6 +29,33 @@ interface PrivateServerOptions extends Omit<StartOptions, 'dataDir'> {
   readonly version?: PostgresVersion
 }
 
+/**
+ * Runs initdb once for all private servers of the run, which start in copies of this cluster. Returns a function that
+ * removes it.
+ */
+export async function createClusterTemplate(version: PostgresVersion): Promise<() => Promise<void>> {
+  const folder = await makeTestFolder()
+  const options = resolveStartOptions({ dataDir: join(folder, 'symphony'), binaries: binariesOf(version) })
+  const home = await prepareHome(options.dataDir, options.outsideDir)
+  const binaries = await findBinaries({ ...options, home, clusterVersion: undefined })
+  await createCluster(home, binaries, new Deadline(options.startTimeoutMs, options.signal))
+  // The processes of the tests inherit the variable.
+  process.env[templateVariable(version)] = options.dataDir
+  return async () => {
+    delete process.env[templateVariable(version)]
+    await removeTestFolder(folder)
+  }
+}
+
+function templateVariable(version: PostgresVersion): string {
+  return `SYMPHONY_TEST_CLUSTER_${version}`
+}
+
+/** Returns undefined for the shipped version: the launcher finds it, as for users. */
+function binariesOf(version: PostgresVersion): string | undefined {
+  return version === SHIPPED_VERSION ? undefined : testBinaries(version)
+}
+
 /** Starts a server in a new folder, for a test that stops, kills or configures it. */
 export async function startPrivateServer(options: PrivateServerOptions = {}): Promise<PrivateServer> {
   const { version = SHIPPED_VERSION, ...startOptions } = options
@@ -31,10 +63,11 @@ export async function startPrivateServer(options: PrivateServerOptions = {}): Pr
   const launch = {
     ...startOptions,
     dataDir: join(folder, 'symphony'),
-    // Undefined for the shipped version: the launcher finds it, as for users.
-    binaries: options.binaries ?? (version === SHIPPED_VERSION ? undefined : testBinaries(version)),
+    binaries: options.binaries ?? binariesOf(version),
   }
+  const template = process.env[templateVariable(version)]
   try {
+    if (template !== undefined && options.binaries === undefined) await copyDataDir(template, launch.dataDir)
     const server = await startEmbedded(launch)
     return {
       ...server,

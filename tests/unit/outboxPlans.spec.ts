@@ -17,7 +17,7 @@ import { insertMany, PlanRecorder, scansOf, indexesOf, type Execution } from '..
 /**
  * Plans must not depend on when a table was last analysed, and a claim must not read items that it cannot claim. The
  * tests count rows and pages inside the functions, not time. The tables are analysed while empty, then filled with
- * 60,000 pending items, of which almost none can be claimed, and 50,000 ended ones.
+ * 20,000 pending items, of which almost none can be claimed, and 15,000 ended ones.
  */
 
 const LARGE_TABLES = [
@@ -282,7 +282,7 @@ describe('plans', () => {
   })
 })
 
-test('a claim reads at most 20 % more pages if 60,000 unclaimable items are in the queue', () => {
+test('a claim reads at most 20 % more pages if 20,000 unclaimable items are in the queue', () => {
   expect(pages.clean).toBeGreaterThan(BATCH)
   expect(pages.crowded).toBeLessThanOrEqual(1.2 * pages.clean)
 })
@@ -371,7 +371,7 @@ const LEDGER_LOOK_UPS = new Set<string | undefined>([
   'payment_outbox_attempts_pkey',
 ])
 
-/** 12,000 items each that are leased, held, blocked, in the future or of a paused rail, and 2,000 claimable ones. */
+/** 4,000 items each that are leased, held, blocked, in the future or of a paused rail, and 2,000 claimable ones. */
 const CROWD = `
   INSERT INTO payment_outbox_pending
     (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at,
@@ -386,21 +386,21 @@ const CROWD = `
     CASE WHEN kind = 'held' THEN 'odd' END, CASE WHEN kind = 'held' THEN 'ann' END, CASE WHEN kind = 'held' THEN now() END,
     kind = 'blocked', kind = 'blocked'
   FROM (
-    SELECT n, CASE WHEN n > 60000 THEN 'due' ELSE (ARRAY['leased', 'held', 'blocked', 'future', 'paused'])[n % 5 + 1] END AS kind
-    FROM generate_series(1, 62000) n
+    SELECT n, CASE WHEN n > 20000 THEN 'due' ELSE (ARRAY['leased', 'held', 'blocked', 'future', 'paused'])[n % 5 + 1] END AS kind
+    FROM generate_series(1, 22000) n
   ) AS crowd`
 
 const MESSAGES_AND_A_PAYMENT = 'rail-of-messages'
 const PAYMENTS_AND_A_MESSAGE = 'rail-of-payments'
-/** 20,000 due messages and one younger payment on one rail, and the reverse on another. */
+/** 5,000 due messages and one younger payment on one rail, and the reverse on another. */
 const DUE_OF_BOTH_KINDS = `
   INSERT INTO payment_outbox_pending
     (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at,
       is_message)
   SELECT uuid_v7(), 'b-' || n, 'b-' || n % 500, n, 'k',
-    CASE WHEN n > 20001 THEN '${PAYMENTS_AND_A_MESSAGE}' ELSE '${MESSAGES_AND_A_PAYMENT}' END, '{}',
-    now() - interval '2 hours' + n * interval '1 ms', now() - interval '2 hours', n NOT BETWEEN 20001 AND 40001
-  FROM generate_series(1, 40002) n`
+    CASE WHEN n > 5001 THEN '${PAYMENTS_AND_A_MESSAGE}' ELSE '${MESSAGES_AND_A_PAYMENT}' END, '{}',
+    now() - interval '2 hours' + n * interval '1 ms', now() - interval '2 hours', n NOT BETWEEN 5001 AND 10001
+  FROM generate_series(1, 10002) n`
 
 /** Three limits of this participant and rail, and 10,000 of others. */
 const limitsBeside = (participantId: string, railType: string) => `
@@ -418,7 +418,7 @@ const LIVE_BUCKETS = 100
 /** Buckets of the other limits, and of one own limit: 5,000 expired ones and 100 live ones. */
 const USAGE = `
   INSERT INTO outbox_limit_usage (limit_name, expires_at, slot_id, used)
-  SELECT 'other-' || n % 10000, now() + interval '1 hour', gen_random_uuid(), 1 FROM generate_series(1, 100000) n
+  SELECT 'other-' || n % 10000, now() + interval '1 hour', gen_random_uuid(), 1 FROM generate_series(1, 30000) n
   UNION ALL
   SELECT 'own-count', now() - n * interval '1 second', gen_random_uuid(), 1 FROM generate_series(1, 5000) n
   UNION ALL
@@ -430,13 +430,13 @@ const DUE = `
     (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at)
   SELECT uuid_v7(), 'i-' || n, 'p-' || n % 500, n, 'k', '${CROWDED_RAIL}', '{"amountMinor": "1050", "currency": "EUR"}',
     now() - interval '2 hours' + n * interval '1 ms', now() - interval '2 hours'
-  FROM generate_series(1, 62000) n`
+  FROM generate_series(1, 22000) n`
 
 const ENDED_IDENTITIES = `
   INSERT INTO payment_outbox_identities
     (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, content_hash)
   SELECT uuid_v7(), 'l-' || n, 'k', 'p-' || n % 500, 1000000 + n, '${CROWDED_RAIL}', sha256('x')
-  FROM generate_series(1, 50000) n`
+  FROM generate_series(1, 15000) n`
 
 const ENDED_ATTEMPTS = `
   INSERT INTO payment_outbox_attempts

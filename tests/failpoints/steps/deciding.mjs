@@ -69,6 +69,7 @@ export function decidingSteps(tools) {
     },
     'a hold by one person': async () => {
       const outboxId = await createQueuedOne()
+      await outbox.noteOutboxItem(as('control'), outboxId, 'to be looked at')
       await outbox.placeOutboxHold(as('control'), outboxId, 'to be looked at')
       await outbox.resolveOutboxHold(as('control'), outboxId, 'RETRY', 'looked at')
     },

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto'
 const LAST = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 
 export function readingSteps(tools) {
-  const { outbox, scheduler, inbox, lease, as, buildPayment } = tools
+  const { outbox, ledger, scheduler, inbox, lease, as, buildPayment } = tools
   const look = () => as('readonly')
 
   return {
@@ -27,7 +27,7 @@ export function readingSteps(tools) {
       const statement = { participantId: payment.participantId, from: new Date(0), to: new Date('2100-01-01') }
       for await (const lines of outbox.readStatement(look(), statement)) void lines
       await outbox.findItems(look(), payment.instructionId, { limit: 10 })
-      await outbox.searchProjected(look(), { sort: 'oldest', limit: 10 })
+      await outbox.searchProjected(look(), { sort: 'oldest', railType: 'nothing', limit: 10 })
       await outbox.countProjected(look(), { railType: payment.railType })
       await outbox.narrowProjected(as('auditor'), [outboxId], { currency: 'EUR' })
       await outbox.readHashing(as('auditor'))
@@ -91,6 +91,13 @@ export function readingSteps(tools) {
       await lease.readLeases(look(), {})
       await lease.readLeaseStats(look())
       await lease.readLeasePage(look(), { released: false, limit: 10 })
+    },
+    'hashes of destinations': async () => {
+      await outbox.enqueuePaymentOutbox(as('ingest'), buildPayment())
+      await ledger.sealLedgerBlock(as('executor'), 10_000)
+      await ledger.projectLedgerBlock(as('executor'))
+      const hash = new outbox.DestinationHash('a key of at least thirty-two bytes')
+      await new outbox.DestinationHasher(as('control'), hash).runOnce()
     },
   }
 }
