@@ -1031,6 +1031,7 @@ CREATE TABLE reconciliation_runs (
   rail_type text NOT NULL,
   format text NOT NULL,
   file_sha256 bytea NOT NULL,
+  reading_sha256 bytea NOT NULL,
   statement_ids text[] NOT NULL,
   accounts text[] NOT NULL,
   period_from timestamp with time zone NOT NULL,
@@ -1048,7 +1049,7 @@ CREATE TABLE reconciliation_runs (
   actor text NOT NULL,
   created_at timestamp with time zone NOT NULL,
   CONSTRAINT reconciliation_runs_known_format CHECK (format = ANY (ARRAY['camt053'::text, 'camt054'::text, 'csv'::text, 'ndjson'::text, 'rail'::text])),
-  CONSTRAINT reconciliation_runs_one_per_file UNIQUE (file_sha256, rail_type, accounts, settlement_days, period_from, period_to, keep_unknown),
+  CONSTRAINT reconciliation_runs_one_per_file UNIQUE (file_sha256, reading_sha256, rail_type, accounts, settlement_days, period_from, period_to, keep_unknown),
   CONSTRAINT reconciliation_runs_period_not_empty CHECK (period_from < period_to),
   CONSTRAINT reconciliation_runs_pkey PRIMARY KEY (run_id),
   CONSTRAINT reconciliation_runs_settlement_in_range CHECK (settlement_days >= 0 AND settlement_days <= 60)
@@ -1057,6 +1058,7 @@ CREATE TRIGGER reconciliation_runs_is_append_only BEFORE DELETE OR UPDATE OR TRU
 ALTER TABLE reconciliation_runs ENABLE ALWAYS TRIGGER reconciliation_runs_is_append_only;
 COMMENT ON TABLE reconciliation_runs IS 'One row per comparison of a statement with the ledger. The event RECONCILED, which is sealed, repeats the row.';
 COMMENT ON COLUMN reconciliation_runs.format IS 'Format of the statement; rail: entries that the rail''s API listed.';
+COMMENT ON COLUMN reconciliation_runs.reading_sha256 IS 'SHA-256 of the options of the reader: format, columns, decimal mark, date format, pattern of the reference.';
 COMMENT ON COLUMN reconciliation_runs.accounts IS 'Accounts of the statements, sorted.';
 COMMENT ON COLUMN reconciliation_runs.period_to IS 'End of the statements'' period, exclusive.';
 COMMENT ON COLUMN reconciliation_runs.keep_unknown IS 'Whether the run kept the unknown entries.';
@@ -2896,8 +2898,8 @@ SET search_path=symphony, pg_temp
 -- body: sha256 8490357975581b4605fe9a6ca39e579a719a3c544c3e895f3b0a46d9e8e2917f
 COMMENT ON FUNCTION find_new_outbox_items(text[], text[], text) IS 'Internal: returns for each item whether it is new. Raises P7014 for a new item under a key that its caller has used for another instruction.';
 
--- function finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean) of symphony_owner
-CREATE FUNCTION finish_reconciliation(p_upload_id uuid, p_entries bigint, p_rail_type text, p_format text, p_file_hash bytea, p_statement_ids text[], p_accounts text[], p_period_from timestamp with time zone, p_period_to timestamp with time zone, p_settlement_days integer, p_keep_unknown boolean, p_dry_run boolean)
+-- function finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean, bytea) of symphony_owner
+CREATE FUNCTION finish_reconciliation(p_upload_id uuid, p_entries bigint, p_rail_type text, p_format text, p_file_hash bytea, p_statement_ids text[], p_accounts text[], p_period_from timestamp with time zone, p_period_to timestamp with time zone, p_settlement_days integer, p_keep_unknown boolean, p_dry_run boolean, p_reading_hash bytea)
 RETURNS TABLE(run_id uuid, repeated boolean, matched bigint, paid_twice bigint, paid_not_recorded bigint, recorded_not_paid bigint, amount_differs bigint, reversed bigint, unknown_entry bigint, other_rails bigint, unknown_sums jsonb, findings jsonb)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -2909,8 +2911,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 f97ae595780f544bb59ae53f291d9e20d8a97615459b7afa48c9bae89b462277
-COMMENT ON FUNCTION finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean) IS 'Compares the entries of an upload with the ledger of a rail, and records the run with its findings. The same file again returns the first run. A dry run records nothing.';
+-- body: sha256 a186f6f13c6891fcf723e6e764b37d4f5a466a4608badedb7a976a073c105972
+COMMENT ON FUNCTION finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean, bytea) IS 'Compares the entries of an upload with the ledger of a rail, and records the run with its findings. The same file with the same options again returns the first run. A dry run records nothing.';
 
 -- function freeze_dispatch(text) of symphony_owner
 CREATE FUNCTION freeze_dispatch(p_reason text)
@@ -4424,12 +4426,12 @@ SET search_path=symphony, pg_temp
 COMMENT ON FUNCTION revoke_api_key(text) IS 'Revokes a key permanently; returns false if it was already revoked.';
 
 -- function revoke_browser_session(text) of symphony_owner
-CREATE FUNCTION revoke_browser_session(p_key_id text)
+CREATE FUNCTION revoke_browser_session(p_session_id text)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 7863ced49e472d5331cb37e7705ea7f610701734aa7272ef22706bc380526e2c
+-- body: sha256 a06aaaab7c20ccb5233791ef0f93e948b14b36aee6f56f77ffffa97cc4aff995
 COMMENT ON FUNCTION revoke_browser_session(text) IS 'Revokes a session permanently; returns false if it was already revoked.';
 
 -- function rewrap_subject_keys(uuid[], text[], text, text) of symphony_owner
@@ -4770,7 +4772,7 @@ GRANT EXECUTE ON function ensure_subject_keys(text[], uuid[], text[], text) TO s
 GRANT EXECUTE ON function fail_inbox_messages(text[], text[], uuid[], text, text[]) TO symphony_executor;
 GRANT EXECUTE ON function fail_job_runs(uuid[], uuid[], text, text) TO symphony_executor;
 GRANT EXECUTE ON function fail_timers(uuid[], uuid[], text, text) TO symphony_executor;
-GRANT EXECUTE ON function finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean) TO symphony_control;
+GRANT EXECUTE ON function finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean, bytea) TO symphony_control;
 GRANT EXECUTE ON function freeze_dispatch(text) TO symphony_control;
 GRANT EXECUTE ON function heartbeat_outbox_worker(text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function hold_leased_outbox_item(uuid, uuid, text, text) TO symphony_executor;

@@ -106,6 +106,8 @@ export interface FinishedUpload {
   readonly railType: string
   readonly format: string
   readonly fileSha256: Buffer
+  /** Hash of the options with which the file was read. */
+  readonly readingSha256: Buffer
   readonly statementIds: readonly string[]
   readonly accounts: readonly string[]
   readonly from: Date
@@ -170,6 +172,7 @@ export async function finishReconciliation(role: Queryable, upload: FinishedUplo
     upload.settlementDays,
     upload.keepUnknown,
     upload.dryRun,
+    upload.readingSha256,
   ])
   const row = onlyRow(rows)
   return {

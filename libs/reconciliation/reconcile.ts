@@ -6,13 +6,13 @@ import { finishReconciliation, type FinishedReconciliation } from './db.js'
 import { planReconciliation, type ReconcileOptions, type ReconcileTools, type ReconciliationPlan } from './options.js'
 import { partsOfDetail, readFindingsBySeverity } from './reads/findings.js'
 import { readStatement } from './statements/readStatement.js'
-import type { StatementSummary } from './statements/types.js'
+import type { ReadStatementOptions, StatementSummary } from './statements/types.js'
 import type { Finding, Reconciliation } from './types.js'
 import { Upload } from './Upload.js'
 
 /**
  * Compares a statement with the ledger of a rail: reads and stages its entries, adds what only this process can read,
- * and lets the database compare. The same file again returns the earlier run. A failed run records nothing. `role` is
+ * and lets the database compare. The same file with the same options again returns the earlier run. A failed run records nothing. `role` is
  * symphony_control, or a person in it.
  */
 export async function reconcile(
@@ -29,7 +29,8 @@ export async function reconcile(
     const { statementIds, accounts } = summary
     const { entries } = upload
     const facts = { railType, format, statementIds, accounts, ...periodOf(plan, summary), settlementDays }
-    const staged = { ...facts, uploadId, entries, fileSha256, keepUnknown, dryRun }
+    const readingSha256 = hashReading(plan.reading)
+    const staged = { ...facts, uploadId, entries, fileSha256, readingSha256, keepUnknown, dryRun }
     await annotateAmounts(role, staged, tools, signal)
     await annotateCoverage(role, staged, tools, signal)
     signal.throwIfAborted()
@@ -74,6 +75,13 @@ async function stageStatement(
     // An error goes through the reader, which closes the source.
     await upload.add(step.value).catch((error: unknown) => batches.throw(error))
   }
+}
+
+/** Hashes the options that decide what the reader finds in a file. The accounts are known apart. */
+function hashReading({ format, columns, decimal = '.', dateFormat, referencePattern }: ReadStatementOptions): Buffer {
+  const named = Object.entries(columns ?? {}).toSorted(([one], [other]) => (one < other ? -1 : 1))
+  const options = [format, named, decimal, dateFormat ?? 'YYYY-MM-DD', String(referencePattern ?? '')]
+  return createHash('sha256').update(JSON.stringify(options)).digest()
 }
 
 /** Hashes the bytes on their way to the reader, which reads them to the end. */

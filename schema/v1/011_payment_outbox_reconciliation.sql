@@ -6,6 +6,7 @@ CREATE TABLE IF NOT EXISTS reconciliation_runs (
   rail_type text NOT NULL,
   format text NOT NULL,
   file_sha256 bytea NOT NULL,
+  reading_sha256 bytea NOT NULL,
   statement_ids text[] NOT NULL,
   accounts text[] NOT NULL,
   period_from timestamptz NOT NULL,
@@ -24,13 +25,15 @@ CREATE TABLE IF NOT EXISTS reconciliation_runs (
   created_at timestamptz NOT NULL,
   CONSTRAINT reconciliation_runs_known_format CHECK (format IN ('camt053', 'camt054', 'csv', 'ndjson', 'rail')),
   CONSTRAINT reconciliation_runs_one_per_file
-    UNIQUE (file_sha256, rail_type, accounts, settlement_days, period_from, period_to, keep_unknown),
+    UNIQUE (file_sha256, reading_sha256, rail_type, accounts, settlement_days, period_from, period_to, keep_unknown),
   CONSTRAINT reconciliation_runs_period_not_empty CHECK (period_from < period_to),
   CONSTRAINT reconciliation_runs_settlement_in_range CHECK (settlement_days BETWEEN 0 AND 60)
 );
 COMMENT ON TABLE reconciliation_runs IS
   'One row per comparison of a statement with the ledger. The event RECONCILED, which is sealed, repeats the row.';
 COMMENT ON COLUMN reconciliation_runs.format IS 'Format of the statement; rail: entries that the rail''s API listed.';
+COMMENT ON COLUMN reconciliation_runs.reading_sha256 IS
+  'SHA-256 of the options of the reader: format, columns, decimal mark, date format, pattern of the reference.';
 COMMENT ON COLUMN reconciliation_runs.accounts IS 'Accounts of the statements, sorted.';
 COMMENT ON COLUMN reconciliation_runs.period_to IS 'End of the statements'' period, exclusive.';
 COMMENT ON COLUMN reconciliation_runs.keep_unknown IS 'Whether the run kept the unknown entries.';

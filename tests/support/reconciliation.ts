@@ -20,6 +20,8 @@ export interface TestEntry {
 export interface TestRunOptions {
   readonly role?: Queryable
   readonly file?: string
+  /** Options of the reader. */
+  readonly reading?: string
   readonly accounts?: readonly string[]
   readonly from?: Date
   readonly to?: Date
@@ -100,6 +102,9 @@ export async function finish(
     settlementDays,
     keepUnknown,
     dryRun,
+    createHash('sha256')
+      .update(options.reading ?? '')
+      .digest(),
   ])
   const row = onlyRow(rows)
   return {

@@ -457,6 +457,7 @@ const ONE_BY_ONE = {
       p_settlement_days: '1',
       p_keep_unknown: 'false',
       p_dry_run: 'false',
+      p_reading_hash: `sha256('options')`,
     }),
     emptyLists: ['p_statement_ids', 'p_accounts'],
   },
@@ -632,7 +633,7 @@ const ONE_BY_ONE = {
     callers: ['auth'],
     sound: () => ({ p_key_id: `'soundkey'`, p_secret_hash: `sha256('s')` }),
   },
-  revoke_browser_session: { callers: ['control'], sound: async (db) => ({ p_key_id: await createSessionId(db) }) },
+  revoke_browser_session: { callers: ['control'], sound: async (db) => ({ p_session_id: await createSessionId(db) }) },
 } satisfies Readonly<Record<string, PublicFunction>>
 
 export const PUBLIC_FUNCTIONS: Readonly<Record<string, PublicFunction>> = {

@@ -66,7 +66,7 @@ beforeAll(async () => {
   )
   // Findings of one run. The two oldest are critical, and one of 256 is open.
   await db.queryNoRole(
-    `INSERT INTO reconciliation_runs VALUES (gen_random_uuid(), 'sepa', 'csv', '', '{}', '{}', now(),
+    `INSERT INTO reconciliation_runs VALUES (gen_random_uuid(), 'sepa', 'csv', '', '', '{}', '{}', now(),
        now() + interval '1 day', 1, false, now(), now(), 0, '{}', '{}', '', '', gen_random_uuid(), 'ann', now());
      INSERT INTO reconciliation_findings
      SELECT i.outbox_id, r.run_id, uuid_send(i.outbox_id), 'reversed',

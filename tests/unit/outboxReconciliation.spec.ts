@@ -274,6 +274,7 @@ describe('the same file', () => {
       [railType, { from: daysFromNow(-3) }],
       [railType, { to: daysFromNow(3) }],
       [railType, { keepUnknown: true }],
+      [railType, { reading: 'other columns' }],
     ] as const) {
       expect((await reconcileEntries(db, other, [], { file: 'C', ...options })).repeated).toBe(false)
     }

@@ -255,6 +255,7 @@ const LIMIT_VALUE: Limits = {
 
 const LIMITS: Readonly<Record<string, Limits>> = {
   p_key_id: KEY_ID,
+  p_session_id: KEY_ID,
   p_secret_hash: SECRET_HASH,
   p_scope: {
     refused: { nothing: `''`, 'an unknown one': `'${CANARY}'`, capitals: `'READ'` },
@@ -431,6 +432,7 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_entries: { refused: { 'less than none': '-1', 'too many': '1000000001' }, accepted: {} },
   p_format: oneOf('camt053'),
   p_file_hash: SECRET_HASH,
+  p_reading_hash: SECRET_HASH,
   p_statement_id: text(140),
   p_period_from: { ...TIME, accepted: {} },
   p_period_to: { ...TIME, accepted: {} },

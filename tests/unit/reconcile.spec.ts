@@ -143,7 +143,7 @@ describe('reconcile', () => {
     })
   })
 
-  test('returns the earlier run with its findings for the same file', async () => {
+  test('returns the earlier run for the same file and options, and a new one for others', async () => {
     const rail = `bank-${randomUUID()}`
     const { outboxId } = await payOn(rail)
     const lines = [debit(outboxId, { amount: '10.51' })]
@@ -151,6 +151,8 @@ describe('reconcile', () => {
     const again = await storingNothing(() => run(rail, lines))
     expect(again).toEqual({ ...first, repeated: true })
     expect(again.findings).toMatchObject([{ kind: 'amount_differs' }])
+    const other = await run(rail, lines, { referencePattern: /RF(\w+)/ })
+    expect(other).toMatchObject({ repeated: false, fileSha256: first.fileSha256 })
   })
 
   test('ignores pending entries, information and credits that are no reversals', async () => {
@@ -186,12 +188,12 @@ describe('reconcile', () => {
     )
   })
 
-  test('stages a long statement in batches of 5,000 entries and counts them all', async () => {
+  test('stages a long statement in batches of 2,000 entries and counts them all', async () => {
     const { role, calls } = observed()
     const lines = Array.from({ length: 10_001 }, (_, n) => debit(null, { bankReference: `B-${n}`, amount: '1.00' }))
     const result = await run(`bank-${randomUUID()}`, lines, { role })
     expect(result).toMatchObject({ entries: 10_001, counts: { ...NOTHING, unknownEntry: 10_001 } })
-    expect(calls.filter((name) => name === 'stage_reconciliation_entries')).toHaveLength(3)
+    expect(calls.filter((name) => name === 'stage_reconciliation_entries')).toHaveLength(6)
   })
 
   test('compares a statement without entries', async () => {

@@ -27,7 +27,9 @@ export function registerReconcile(program: Command, cli: Cli): void {
   const command = addSettings(
     program
       .command('reconcile')
-      .description('compare a bank statement with the ledger of a rail; the same file again returns the same run'),
+      .description(
+        'compare a bank statement with the ledger of a rail; the same file and options again return the same run',
+      ),
     SETTINGS_TAKEN,
   )
     .option('--rail <name>', 'rail whose payments the statement shows')

@@ -47,8 +47,18 @@ const ACCEPTED_EXAMPLE = {
   created: false,
 }
 
-/** Codes with which the checks and field classes of a rail refuse a payment. */
-const PROTECTED = ['INVALID_PAYLOAD', 'CARD_NUMBER_REFUSED', 'SUBJECT_ERASED', 'ENCRYPTION_UNAVAILABLE'] as const
+/** Codes with which a payment is refused; the last four by the checks and field classes of its rail. */
+const REFUSALS = [
+  'IDEMPOTENCY_CONFLICT',
+  'KEY_REUSED',
+  'NOT_REPLACEABLE',
+  'INVALID_INSTRUCTION',
+  'PARTICIPANT_REFUSED',
+  'INVALID_PAYLOAD',
+  'CARD_NUMBER_REFUSED',
+  'SUBJECT_ERASED',
+  'ENCRYPTION_UNAVAILABLE',
+] as const
 
 export function instructionRoutes({ roles, rails, protection }: Api, clock: Clock): readonly Route[] {
   const checks = { rails, protection }
@@ -74,15 +84,7 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
         201: { description: 'The payment is new and committed.', schema: Accepted },
         200: { description: 'The same payment was accepted before; this is its current state.', schema: Accepted },
       },
-      problems: [
-        'IDEMPOTENCY_KEY_MISSING',
-        'IDEMPOTENCY_CONFLICT',
-        'KEY_REUSED',
-        'NOT_REPLACEABLE',
-        'INVALID_INSTRUCTION',
-        'PARTICIPANT_REFUSED',
-        ...PROTECTED,
-      ],
+      problems: ['IDEMPOTENCY_KEY_MISSING', ...REFUSALS],
       example: {
         headers: { 'idempotency-key': EXAMPLE.instructionId },
         body: BODY_EXAMPLE,
@@ -116,14 +118,7 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
       answers: {
         200: { description: 'All payments are committed; some may have existed before.', schema: AcceptedBatch },
       },
-      problems: [
-        'IDEMPOTENCY_CONFLICT',
-        'KEY_REUSED',
-        'NOT_REPLACEABLE',
-        'INVALID_INSTRUCTION',
-        'PARTICIPANT_REFUSED',
-        ...PROTECTED,
-      ],
+      problems: REFUSALS,
       example: {
         body: { instructions: [{ ...BODY_EXAMPLE, idempotencyKey: EXAMPLE.instructionId }] },
         status: 200,
@@ -159,15 +154,7 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
           schema: ProposedPayment,
         },
       },
-      problems: [
-        'IDEMPOTENCY_KEY_MISSING',
-        'IDEMPOTENCY_CONFLICT',
-        'KEY_REUSED',
-        'NOT_REPLACEABLE',
-        'INVALID_INSTRUCTION',
-        'PARTICIPANT_REFUSED',
-        ...PROTECTED,
-      ],
+      problems: ['IDEMPOTENCY_KEY_MISSING', ...REFUSALS],
       example: {
         headers: { 'idempotency-key': 'rent-2026-11' },
         body: { ...BODY_EXAMPLE, instructionId: 'rent-2026-11', reason: 'the rent of November' },

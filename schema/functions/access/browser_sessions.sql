@@ -72,17 +72,17 @@ $$;
 COMMENT ON FUNCTION end_browser_session(text, bytea) IS
   'Ends the session with this secret hash, for a person who signs out; returns false if there is none to end.';
 
-CREATE OR REPLACE FUNCTION revoke_browser_session(p_key_id text) RETURNS boolean
+CREATE OR REPLACE FUNCTION revoke_browser_session(p_session_id text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
   v_actor text := outbox_actor();
 BEGIN
-  IF p_key_id IS NULL OR NOT EXISTS (SELECT 1 FROM browser_sessions s WHERE s.session_id = p_key_id) THEN
-    PERFORM refuse_argument('p_key_id', 'the id of a session');
+  IF p_session_id IS NULL OR NOT EXISTS (SELECT 1 FROM browser_sessions s WHERE s.session_id = p_session_id) THEN
+    PERFORM refuse_argument('p_session_id', 'the id of a session');
   END IF;
   UPDATE browser_sessions s SET revoked_at = clock_timestamp(), revoked_by = v_actor
-  WHERE s.session_id = p_key_id AND s.revoked_at IS NULL;
+  WHERE s.session_id = p_session_id AND s.revoked_at IS NULL;
   RETURN FOUND;
 END
 $$;

@@ -11,7 +11,7 @@
 CREATE OR REPLACE FUNCTION finish_reconciliation(
   p_upload_id uuid, p_entries bigint, p_rail_type text, p_format text, p_file_hash bytea, p_statement_ids text[],
   p_accounts text[], p_period_from timestamptz, p_period_to timestamptz, p_settlement_days integer,
-  p_keep_unknown boolean, p_dry_run boolean
+  p_keep_unknown boolean, p_dry_run boolean, p_reading_hash bytea
 ) RETURNS TABLE (
   run_id uuid, repeated boolean, matched bigint, paid_twice bigint, paid_not_recorded bigint, recorded_not_paid bigint,
   amount_differs bigint, reversed bigint, unknown_entry bigint, other_rails bigint, unknown_sums jsonb, findings jsonb
@@ -34,6 +34,10 @@ BEGIN
     PERFORM refuse_argument('p_keep_unknown', 'true or false');
   END IF;
   v_run.keep_unknown := p_keep_unknown;
+  IF octet_length(p_reading_hash) IS DISTINCT FROM 32 THEN
+    PERFORM refuse_argument('p_reading_hash', 'a SHA-256, 32 bytes');
+  END IF;
+  v_run.reading_sha256 := p_reading_hash;
   IF p_dry_run IS NULL THEN
     PERFORM refuse_argument('p_dry_run', 'true or false');
   END IF;
@@ -42,7 +46,7 @@ BEGIN
   LOCK TABLE reconciliation_runs IN SHARE ROW EXCLUSIVE MODE;
   SELECT r.* INTO v_known FROM reconciliation_runs r
   WHERE r.file_sha256 = v_run.file_sha256 AND r.rail_type = v_run.rail_type AND r.accounts = v_run.accounts
-    AND r.settlement_days = v_run.settlement_days
+    AND r.settlement_days = v_run.settlement_days AND r.reading_sha256 = v_run.reading_sha256
     AND r.period_from = v_run.period_from AND r.period_to = v_run.period_to AND r.keep_unknown = v_run.keep_unknown;
   IF v_known.run_id IS NOT NULL THEN
     v_run := v_known;
@@ -79,9 +83,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamptz, timestamptz,
-  integer, boolean, boolean) IS
+  integer, boolean, boolean, bytea) IS
   'Compares the entries of an upload with the ledger of a rail, and records the run with its findings. The same file '
-  'again returns the first run. A dry run records nothing.';
+  'with the same options again returns the first run. A dry run records nothing.';
 
 -- Times in which a payment must have been dispatched to be in a statement of this period: until the settlement days
 -- before its end. The window continues that of the run before, if that run ended at most four days (a weekend with
