@@ -27,12 +27,17 @@ export const RAISED_SQLSTATES: ReadonlyMap<string, ErrorCode> = new Map([
 
 /**
  * Recognises the refusal of an append-only table by its fixed message and its table, because every plain RAISE
- * EXCEPTION has P0001. No other code reads a message.
+ * EXCEPTION has P0001. Only this function and the next one read a message.
  */
 export function isAppendOnlyError(message: string, table: string | undefined): boolean {
   return ['UPDATE', 'DELETE', 'TRUNCATE'].some(
     (operation) => message === `append-only: ${operation} of table ${table} is refused`,
   )
+}
+
+/** PostgreSQL never translates the messages of its internal errors. Several routines raise this one. */
+export function isReplacedFunctionError(sqlstate: string, message: string): boolean {
+  return sqlstate === 'XX000' && /^cache lookup failed for function \d+$/.test(message)
 }
 
 /** SQLSTATEs that this module handles itself. */

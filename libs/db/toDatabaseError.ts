@@ -11,7 +11,14 @@ import {
   TlsError,
 } from './errors.js'
 import { isRaised, isServerError, type ServerError, redactDriverError } from './serverError.js'
-import { isAppendOnlyError, classifySqlstate, RAISED_SQLSTATES, remedyForState, SQLSTATE } from './sqlstates.js'
+import {
+  isAppendOnlyError,
+  isReplacedFunctionError,
+  classifySqlstate,
+  RAISED_SQLSTATES,
+  remedyForState,
+  SQLSTATE,
+} from './sqlstates.js'
 
 /**
  * States of sessions that the server ended because they were idle. Such a session never read the statement that got
@@ -106,12 +113,14 @@ function isStandbyRefusal({ code, routine }: ServerError): boolean {
 
 /**
  * Recognises a prepared statement that the session no longer has, or that no longer fits the schema. Nothing was
- * executed. The second case shares its SQLSTATE with all unsupported features, so the routine decides.
+ * executed. The second case shares its SQLSTATE with all unsupported features, so the routine decides. The third is a
+ * function that a deployment replaced between the start of the statement and its call.
  */
-function isStaleStatement({ code, routine }: ServerError): boolean {
+function isStaleStatement({ code, routine, message }: ServerError): boolean {
   return (
     code === SQLSTATE.unknownStatementName ||
-    (code === SQLSTATE.featureNotSupported && routine === 'RevalidateCachedQuery')
+    (code === SQLSTATE.featureNotSupported && routine === 'RevalidateCachedQuery') ||
+    isReplacedFunctionError(code, message)
   )
 }
 

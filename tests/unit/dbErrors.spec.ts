@@ -206,6 +206,13 @@ describe('SQLSTATEs of PostgreSQL', () => {
     }
   })
 
+  test.each([
+    ['cache lookup failed for function 17452', 'STALE_STATEMENT', 'retry'],
+    ['cache lookup failed for relation 17452', 'INTERNAL_ERROR', 'fatal'],
+  ])('XX000 with "%s" is %s (%s)', async (message, code, disposition) => {
+    expect(await raise(worker, 'XX000', message)).toMatchObject({ code, disposition, sqlstate: 'XX000' })
+  })
+
   test('are listed with the condition names of PostgreSQL', async () => {
     for (const [sqlstate, { condition }] of SQLSTATE_DISPOSITIONS) {
       if (sqlstate.length !== 5 || NOT_RAISABLE_BY_NAME.has(sqlstate)) continue
