@@ -106,15 +106,46 @@ const NOTHING_QUEUED = { pending: 0, due: 0, inFlight: 0, held: 0, oldestDueAgeS
 
 /** Returns a worker's report. The worker wrote it itself, so unexpected values are omitted. */
 function workerOf({ detail, ...report }: WorkerReport): WorkerView {
-  const rails = Array.isArray(detail['rails']) ? detail['rails'] : []
+  const before = (secondsAgo: JsonValue | undefined) => timeBefore(report.lastSeenAt, secondsAgo)
   return {
     ...report,
     deadSince: report.alive ? null : report.lastSeenAt,
     running: countIn(detail['running']),
     waiting: countIn(detail['waiting']),
     completing: countIn(detail['completing']),
-    rails: rails.flatMap((rail: JsonValue) => (isObject(rail) ? servedRail(rail) : [])),
+    rails: objectsIn(detail['rails']).flatMap(servedRail),
+    breakerChanges: objectsIn(detail['breakerChanges'])
+      .flatMap(({ secondsAgo, railType, state }) => {
+        const [at, known] = [before(secondsAgo), BREAKERS.find((word) => word === state)]
+        return at !== null && typeof railType === 'string' && known !== undefined
+          ? [{ at, railType, state: known }]
+          : []
+      })
+      .toReversed(),
+    throughput: objectsIn(detail['throughput'])
+      .flatMap(({ secondsAgo, ...counts }) => {
+        const from = before(secondsAgo)
+        if (from === null) return []
+        const of = (name: string) => countIn(counts[name]) ?? 0
+        return [{ from, dispatched: of('dispatched'), failed: of('failed'), retried: of('retried') }]
+      })
+      .toReversed(),
   }
+}
+
+/** Maximum number of entries in a list of a report. A worker reports fewer. */
+const REPORTED_MAX = 1_000
+
+function objectsIn(list: JsonValue | undefined): readonly JsonObject[] {
+  return Array.isArray(list)
+    ? list.slice(0, REPORTED_MAX).flatMap((one: JsonValue) => (isObject(one) ? [one] : []))
+    : []
+}
+
+/** Returns the time so many seconds before another; null unless the number is one of a year. */
+function timeBefore(time: string, secondsAgo: JsonValue | undefined): string | null {
+  if (typeof secondsAgo !== 'number' || secondsAgo < 0 || secondsAgo > 31_536_000) return null
+  return new Date(Date.parse(time) - secondsAgo * 1_000).toISOString()
 }
 
 function servedRail({ railType, breaker, calls }: JsonObject): WorkerView['rails'] {

@@ -3,6 +3,7 @@ import type { Queryable } from '../db/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { PollLoop, settleWithin, Wakeup, type Emitter, type PollResult } from '../worker/index.js'
 import type { RelayerEvent } from './events.js'
+import { WorkerHistory } from './WorkerHistory.js'
 import { declareOutboxRails, deregisterOutboxWorker, heartbeatOutboxWorker } from './operate.js'
 
 interface WorkerHeartbeatOptions {
@@ -18,12 +19,13 @@ interface WorkerHeartbeatOptions {
 }
 
 /**
- * Reports this worker to the database: its load, its last alarms and its rails. A worker that stops deregisters, so
+ * Reports this worker to the database: its load, its last hour, its last alarms and its rails. A worker that stops deregisters, so
  * that it is not counted as dead.
  */
 export class WorkerHeartbeat {
   readonly #options: WorkerHeartbeatOptions
   readonly #loop: PollLoop
+  readonly #history = new WorkerHistory()
   /** Whether a heartbeat was recorded since the start. */
   #isRegistered = false
   #railsDeclaredAtMs = -Infinity
@@ -94,6 +96,7 @@ export class WorkerHeartbeat {
 
   #record(event: RelayerEvent): void {
     const { clock } = this.#options
+    this.#history.add(event, clock.monotonicMs())
     if (event.type === 'outbox.unknownCode') {
       const { railType, code } = event
       this.#unknownCode = { atMs: clock.monotonicMs(), railType, code }
@@ -109,6 +112,7 @@ export class WorkerHeartbeat {
     const [code, jump] = [this.#unknownCode, this.#clockJump]
     return {
       ...readLoad(),
+      ...this.#history.report(clock.monotonicMs()),
       ...(code === undefined
         ? {}
         : { unknownCode: { secondsAgo: secondsAgo(code.atMs), railType: code.railType, code: code.code } }),

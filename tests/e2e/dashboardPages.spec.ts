@@ -132,10 +132,12 @@ test('charts show 1 h to 30 d, per rail and participant, and a selection narrows
     .waitFor()
   expect(await page.getByRole('region', { name: 'Errors' }).innerText()).toMatch(/RAIL_TIMEOUT\s+\d/)
   expect(await page.getByRole('region', { name: 'Circuit breakers' }).innerText()).toMatch(/pay-worker-2[^]*Closed/)
+  expect(await page.getByRole('table').filter({ hasText: 'Changed' }).innerText()).toMatch(/Open\s+pay-worker-1/)
   expect(await page.getByRole('region', { name: 'Limits' }).innerText()).toContain('No limit applies')
   await page.getByRole('link', { name: 'pay-worker-1:4121:7c1f' }).click()
   await page.getByRole('heading', { name: 'pay-worker-1:4121:7c1f', level: 1 }).waitFor()
   expect(await page.getByRole('region', { name: 'Rails' }).innerText()).toMatch(/swift\s+Open/)
+  expect(await page.getByRole('region', { name: 'Throughput' }).innerText()).toMatch(/\s40\s+2\s+3/)
   expect(browserErrors()).toEqual([])
 })
 

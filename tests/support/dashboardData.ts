@@ -226,6 +226,8 @@ class DashboardSeeder {
         waiting: index,
         completing: 1,
         rails,
+        breakerChanges: index === 0 ? [{ secondsAgo: 40, railType: 'swift', state: 'open' }] : [],
+        throughput: [{ secondsAgo: 200, dispatched: 40, failed: 2, retried: 3 }],
       })
     }
     const declared = [...RAILS, 'instant'].map((type) => ({

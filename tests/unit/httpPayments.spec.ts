@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { SCOPES, type Scope } from '../../libs/access/index.js'
 import { call } from '../../libs/db/index.js'
-import type { HoldPage, OutboxPage, Proof, Status, Timeline } from '../../libs/http/index.js'
+import type { HoldPage, OutboxPage, Proof, Status, Timeline, Workers } from '../../libs/http/index.js'
 import {
   DestinationHash,
   DestinationHasher,
@@ -498,7 +498,23 @@ describe('the overview', () => {
       waiting: 1,
       completing: 0,
       rails: [{ railType: 'reported', breaker: 'half-open', calls: 3 }, { railType: 7 }, 'nonsense'],
+      breakerChanges: [
+        { secondsAgo: 60, railType: 'reported', state: 'open' },
+        { secondsAgo: -1, railType: 'reported', state: 'open' },
+        { secondsAgo: 5, railType: 'reported', state: 'molten' },
+        { secondsAgo: 30, railType: 'reported', state: 'half-open' },
+      ],
+      throughput: [{ secondsAgo: 1e12, dispatched: 1 }, 7, { secondsAgo: 90, dispatched: 3, failed: 'x' }],
     })
+    const { workers } = await get<Workers>('/v1/workers')
+    const reporting = workers.find(({ workerId }) => workerId === 'reporting')!
+    const ago = (seconds: number) => new Date(Date.parse(reporting.lastSeenAt) - seconds * 1_000).toISOString()
+    // Only sound entries are shown, the latest first.
+    expect(reporting.breakerChanges).toEqual([
+      { at: ago(30), railType: 'reported', state: 'half-open' },
+      { at: ago(60), railType: 'reported', state: 'open' },
+    ])
+    expect(reporting.throughput).toEqual([{ from: ago(90), dispatched: 3, failed: 0, retried: 0 }])
     await db.queryNoRole(
       `INSERT INTO outbox_workers VALUES ('silent', now(), now() - interval '1 minute', '{}'), ('gone', now(), now() - interval '2 days', '{}')`,
     )

@@ -6,6 +6,7 @@ import {
   readOutboxStatus,
   readWorkerReports,
 } from '../../libs/outbox/index.js'
+import { WorkerHistory } from '../../libs/outbox/WorkerHistory.js'
 import { useTestDatabase } from '../support/database.js'
 import { claimOnly, enqueue } from '../support/outboxItems.js'
 import { closeTransactions, openTransaction } from '../support/outboxStream.js'
@@ -155,11 +156,52 @@ test('a deregistered worker leaves the list, and its last detail is kept', async
   expect(await listed()).toContain('leaving')
 })
 
+test('a heartbeat reports 20 breaker changes, and outcomes per 5 minutes of the last hour', () => {
+  const history = new WorkerHistory()
+  const minute = 60_000
+  const record = (state: 'DISPATCHED' | 'FAILED' | 'RETRYABLE', atMinute: number) =>
+    history.add(
+      {
+        type: 'outbox.alreadyRecorded',
+        railType: 'r',
+        outboxId: 'o',
+        state,
+        sinceAcceptedMs: 0,
+      },
+      atMinute * minute,
+    )
+  record('FAILED', 1)
+  for (let at = 5; at < 65; at += 5) record('DISPATCHED', at + 4)
+  for (const state of ['RETRYABLE', 'FAILED', 'DISPATCHED'] as const) record(state, 66)
+  for (let n = 1; n <= 21; n += 1)
+    history.add({ type: 'outbox.breaker', railType: `r${n}`, state: 'open' }, 66 * minute + n * 1_000)
+  const { throughput, breakerChanges } = history.report(67 * minute)
+  expect(throughput).toEqual([
+    ...Array.from({ length: 11 }, (_, n) => ({
+      secondsAgo: (57 - n * 5) * 60,
+      dispatched: 1,
+      failed: 0,
+      retried: 0,
+    })),
+    { secondsAgo: 120, dispatched: 1, failed: 1, retried: 1 },
+  ])
+  expect(breakerChanges).toHaveLength(20)
+  expect(breakerChanges).toMatchObject({
+    0: { railType: 'r2' },
+    19: { secondsAgo: 39, railType: 'r21', state: 'open' },
+  })
+  // An idle worker reports nothing older than an hour.
+  expect(history.report(66 * minute + 3_600_000)).toMatchObject({ throughput: [] })
+})
+
 test('a stopped relayer leaves the list; a killed one is dead since its last heartbeat', async () => {
   const { rails } = recordingRail({ type: 'worker-list' })
   const relayer = new OutboxRelayer(db.database, rails, { workerId: 'clean', heartbeatMs: 100 })
   await relayer.start()
   await expect.poll(listed, POLL_OPTIONS).toContain('clean')
+  await enqueue(db, { railType: 'worker-list' })
+  const reported = async () => (await worker('clean'))?.detail
+  await expect.poll(reported, POLL_OPTIONS).toMatchObject({ throughput: [{ dispatched: 1 }], breakerChanges: [] })
   await relayer.stop()
   expect(await listed()).not.toContain('clean')
   await beat('killed')

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import type { Rail as RailView, RailStatistics } from '../../http/index.js'
+import type { Rail as RailView, RailStatistics, WorkerView } from '../../http/index.js'
 import { pathTo, route } from '../app/router.js'
 import { LatencyChart } from '../charts/LatencyChart.js'
 import { listLimits, readLatencySeries, readRailStatistics, readWorkers } from '../data/api.js'
@@ -218,42 +218,89 @@ function Breakers({ railType }: { readonly railType: string }) {
           )
           if (serving.length === 0) return <Empty title="No worker serves this rail" />
           return (
-            <Scrollable label="Circuit breakers">
-              <table class="table-cards">
-                <thead>
-                  <tr>
-                    <th>Worker</th>
-                    <th>Breaker</th>
-                    <th class="numeric">Calls</th>
-                    <th>Reported</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {serving.map(({ workerId, breaker, calls, lastSeenAt }) => (
-                    <tr key={workerId}>
-                      <td data-label="Worker">
-                        <a href={pathTo(['workers', workerId])}>
-                          <code>{workerId}</code>
-                        </a>
-                      </td>
-                      <td data-label="Breaker">
-                        <StateTag state={breaker} />
-                      </td>
-                      <td data-label="Calls" class="numeric">
-                        {count(calls)}
-                      </td>
-                      <td data-label="Reported">
-                        <RelativeTime at={lastSeenAt} />
-                      </td>
+            <>
+              <Scrollable label="Circuit breakers">
+                <table class="table-cards">
+                  <thead>
+                    <tr>
+                      <th>Worker</th>
+                      <th>Breaker</th>
+                      <th class="numeric">Calls</th>
+                      <th>Reported</th>
                     </tr>
-                  ))}
-                </tbody>
-              </table>
-            </Scrollable>
+                  </thead>
+                  <tbody>
+                    {serving.map(({ workerId, breaker, calls, lastSeenAt }) => (
+                      <tr key={workerId}>
+                        <td data-label="Worker">
+                          <a href={pathTo(['workers', workerId])}>
+                            <code>{workerId}</code>
+                          </a>
+                        </td>
+                        <td data-label="Breaker">
+                          <StateTag state={breaker} />
+                        </td>
+                        <td data-label="Calls" class="numeric">
+                          {count(calls)}
+                        </td>
+                        <td data-label="Reported">
+                          <RelativeTime at={lastSeenAt} />
+                        </td>
+                      </tr>
+                    ))}
+                  </tbody>
+                </table>
+              </Scrollable>
+              <BreakerHistory railType={railType} workers={all} />
+            </>
           )
         }}
       </ResourceView>
     </Panel>
+  )
+}
+
+interface BreakerHistoryProps {
+  readonly railType: string
+  readonly workers: readonly WorkerView[]
+}
+
+/** Latest changes of the rail's breakers in all workers that run or died within a day. */
+function BreakerHistory({ railType, workers }: BreakerHistoryProps) {
+  const changes = workers
+    .flatMap(({ workerId, breakerChanges }) =>
+      breakerChanges.filter((one) => one.railType === railType).map(({ at, state }) => ({ workerId, at, state })),
+    )
+    .toSorted((a, b) => (a.at < b.at ? 1 : -1))
+    .slice(0, 50)
+  if (changes.length === 0) return null
+  return (
+    <Scrollable label="Breaker history">
+      <table class="table-cards">
+        <thead>
+          <tr>
+            <th>Changed</th>
+            <th>Breaker</th>
+            <th>Worker</th>
+          </tr>
+        </thead>
+        <tbody>
+          {changes.map(({ workerId, at, state }) => (
+            <tr key={`${workerId} ${at} ${state}`}>
+              <td data-label="Changed">
+                <RelativeTime at={at} />
+              </td>
+              <td data-label="Breaker">
+                <StateTag state={state} />
+              </td>
+              <td data-label="Worker">
+                <code>{workerId}</code>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scrollable>
   )
 }
 

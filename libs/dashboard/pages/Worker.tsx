@@ -87,6 +87,7 @@ function Report({ worker }: { readonly worker: WorkerView }) {
           </dd>
         </dl>
       </Panel>
+      <Throughput worker={worker} />
       <Panel title="Rails" flush>
         {rails.length === 0 ? (
           <Empty title="It has reported no rail" />
@@ -120,6 +121,48 @@ function Report({ worker }: { readonly worker: WorkerView }) {
         )}
       </Panel>
     </>
+  )
+}
+
+/** Outcomes that the worker recorded in the last hour, as its heartbeat reports them. */
+function Throughput({ worker: { throughput } }: { readonly worker: WorkerView }) {
+  return (
+    <Panel title="Throughput" aside="last hour, per 5 minutes" flush>
+      {throughput.length === 0 ? (
+        <Empty title="It has recorded no outcome in the last hour" />
+      ) : (
+        <Scrollable label="Throughput">
+          <table class="table-cards">
+            <thead>
+              <tr>
+                <th>From</th>
+                <th class="numeric">Dispatched</th>
+                <th class="numeric">Failed</th>
+                <th class="numeric">Retried</th>
+              </tr>
+            </thead>
+            <tbody>
+              {throughput.map(({ from, dispatched, failed, retried }) => (
+                <tr key={from}>
+                  <td data-label="From">
+                    <RelativeTime at={from} />
+                  </td>
+                  <td data-label="Dispatched" class="numeric">
+                    {count(dispatched)}
+                  </td>
+                  <td data-label="Failed" class="numeric">
+                    {count(failed)}
+                  </td>
+                  <td data-label="Retried" class="numeric">
+                    {count(retried)}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scrollable>
+      )}
+    </Panel>
   )
 }
 

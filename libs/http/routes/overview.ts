@@ -149,6 +149,8 @@ export function overviewRoutes(
               completing: 0,
               leases: 1,
               rails: [{ railType: EXAMPLE.railType, breaker: 'closed', calls: 1 }],
+              breakerChanges: [{ at: EXAMPLE.at, railType: EXAMPLE.railType, state: 'closed' }],
+              throughput: [{ from: EXAMPLE.at, dispatched: 11, failed: 1, retried: 2 }],
             },
           ],
         },

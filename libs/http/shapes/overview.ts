@@ -36,6 +36,15 @@ const BreakerShape = oneOf(['closed', 'open', 'half-open'])
 
 const WorkerRail = shape({ railType: Id, breaker: BreakerShape, calls: Type.Integer() })
 
+const BreakerChange = shape({ at: Timestamp, railType: Id, state: BreakerShape })
+
+const WorkerThroughput = shape({
+  from: Timestamp,
+  dispatched: Type.Integer(),
+  failed: Type.Integer(),
+  retried: Type.Integer(),
+})
+
 /**
  * Worker as it last reported. A worker that stopped cleanly is not listed; a killed worker is shown as dead since its
  * last report.
@@ -51,6 +60,8 @@ export const WorkerView = shape({
   completing: nullable(Type.Integer({ description: 'outcomes being recorded' })),
   leases: Type.Integer({ description: 'items leased to it now, by the queue' }),
   rails: Type.Array(WorkerRail),
+  breakerChanges: Type.Array(BreakerChange, { description: 'the last 20 changes, latest first' }),
+  throughput: Type.Array(WorkerThroughput, { description: 'outcomes per 5 minutes of the last hour, latest first' }),
 })
 export type WorkerView = Static<typeof WorkerView>
 
