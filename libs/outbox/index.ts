@@ -34,6 +34,15 @@ export {
 export type { ClaimOptions, EnqueueCallOptions } from './db.js'
 export {
   approveOutboxProposal,
+  noteOutboxItem,
+  placeOutboxHold,
+  recordOutboxReturn,
+  redriveOutboxItem,
+  resolveOutboxHold,
+  reviewOutboxContradiction,
+  withdrawOutboxProposal,
+} from './decide.js'
+export {
   checkDispatchEpoch,
   declareOutboxRails,
   deregisterOutboxWorker,
@@ -42,16 +51,9 @@ export {
   liftDispatchFreeze,
   nextOutboxEvent,
   pauseOutbox,
-  noteOutboxItem,
-  placeOutboxHold,
-  recordOutboxReturn,
-  redriveOutboxItem,
   repairExpiredLeases,
-  resolveOutboxHold,
   resumeOutbox,
-  reviewOutboxContradiction,
   setParticipantOutboxPolicy,
-  withdrawOutboxProposal,
 } from './operate.js'
 export type { DeclaredRail } from './operate.js'
 export { approveOutboxLimit, proposeOutboxLimit, withdrawOutboxLimit } from './limits.js'
