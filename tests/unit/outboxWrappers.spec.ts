@@ -117,6 +117,11 @@ const refusals: readonly Refusal[] = [
 
   ['placeOutboxHold', ['not-an-id', 'a reason'], 'outboxId', invalid],
   ...reasons('placeOutboxHold', [LEASE.outboxId]),
+  ['noteOutboxItem', ['not-an-id', 'a note'], 'outboxId', invalid],
+  ['noteOutboxItem', [LEASE.outboxId, ' '], 'note', invalid],
+  ['noteOutboxItem', [LEASE.outboxId, 'x'.repeat(1_001)], 'note', outOfRange],
+  ['noteOutboxItem', [LEASE.outboxId, 'a note', ' '], 'assignee', invalid],
+  ['noteOutboxItem', [LEASE.outboxId, 'a note', 'x'.repeat(201)], 'assignee', outOfRange],
   ['resolveOutboxHold', ['not-an-id', 'RETRY', 'a reason'], 'outboxId', invalid],
   ['resolveOutboxHold', [LEASE.outboxId, '', 'a reason'], 'decision', invalid],
   ...reasons('resolveOutboxHold', [LEASE.outboxId, 'RETRY']),
