@@ -130,7 +130,7 @@ describe('symphony completion', () => {
     writeFileSync(join(folder, 'symphony.bash'), await script('bash'))
     writeFileSync(join(folder, 'rails.mjs'), '')
     expect(complete('symphony ho')).toEqual(['holds'])
-    expect(complete('symphony holds ')).toEqual(['--help', '-h', 'list', 'place', 'resolve'])
+    expect(complete('symphony holds ')).toEqual(['--help', '-h', 'list', 'note', 'place', 'resolve'])
     expect(complete('symphony holds resolve --d')).toEqual(['--data-dir', '--database-url', '--decision', '--dry-run'])
     expect(complete('symphony holds resolve 01981 --decision ')).toEqual(['dispatched', 'failed', 'retry'])
     expect(complete('symphony pause r')).toEqual(['rail'])
