@@ -130,7 +130,7 @@ describe('an outcome message', () => {
       buildInstruction({ participantId: inherited.participantId, replaces: inherited.outboxId }),
     ])
     const { rows } = await db.queryNoRole<{ topic: string | null }>(
-      'SELECT outcome_topic AS topic FROM payment_outbox_identities WHERE outbox_id = ANY ($1) ORDER BY outbox_id',
+      'SELECT outcome_topic AS topic FROM payment_outbox_identities WHERE outbox_id = ANY ($1) ORDER BY array_position($1, outbox_id)',
       [items.map(({ outboxId }) => outboxId)],
     )
     expect(rows.map(({ topic }) => topic)).toEqual([other.outcomeTopic, null, inherited.outcomeTopic])
