@@ -107,6 +107,46 @@ export async function fillLedger(
   await client.query(`VACUUM (FREEZE, ANALYZE) ${tables.join(', ')}, participant_outbox_sequences`)
 }
 
+/**
+ * Fills the search table and the series of the last 30 days, as the projection of sealed blocks would. Returns the names of one
+ * item, for searches.
+ */
+export async function fillSearch(client) {
+  await insertMany(client, ['payment_search'], 1, () =>
+    client.query(
+      `INSERT INTO payment_search (outbox_id, is_message, instruction_id, idempotency_key, participant_id, rail_type, state,
+         error_code, rail_reference, returned, amount, currency)
+       SELECT i.outbox_id, i.is_message, i.instruction_id, i.idempotency_key, i.participant_id, i.rail_type,
+         COALESCE(a.state::text, 'PENDING'), a.error_code, a.rail_reference, false,
+         (abs(hashtext(i.instruction_id)) % 10000000) / 100.0, 'EUR'
+       FROM payment_outbox_identities i LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id`,
+    ),
+  )
+  const counts = '10, 9, 1, 0, 1, 0, 0, 0'
+  for (const [grain, kept] of Object.entries({ minute: '2 days', hour: '30 days', day: '30 days' })) {
+    const starts = `generate_series(date_trunc('${grain}', now() - interval '${kept}', 'UTC'), now(), interval '1 ${grain}')`
+    await client.query(
+      `INSERT INTO outbox_series SELECT '${grain}', p, s, 'bank', false, ${counts} FROM ${starts} s,
+         (SELECT '' AS p UNION ALL SELECT 'ended-p-' || n FROM generate_series(1, 100) n) names`,
+    )
+    await client.query(
+      `INSERT INTO outbox_attempt_series SELECT '${grain}', 'bank', s, e, l, 1 FROM ${starts} s,
+         unnest(ARRAY['', 'TIMEOUT', 'AC04']) e, unnest(ARRAY[10, 20, 50, 100, 200, 500]) l`,
+    )
+  }
+  await client.query(
+    'VACUUM (FREEZE, ANALYZE) payment_search, outbox_series, outbox_attempt_series, payment_outbox_pending',
+  )
+  const { rows } = await client.query(
+    `SELECT s.outbox_id AS "outboxId", s.instruction_id AS "instructionId", s.participant_id AS "participantId",
+       s.rail_reference AS reference
+     FROM payment_search s WHERE s.state = 'DISPATCHED' ORDER BY s.outbox_id OFFSET 100 LIMIT 1`,
+  )
+  const now = new Date()
+  const from = new Date(now.getTime() - 86_400_000)
+  return { ...rows[0], from: from.toISOString(), to: now.toISOString() }
+}
+
 function withContentHash(items) {
   return `SELECT m.*, outbox_content_hash(m.participant_id, m.rail_type, m.payload::text) AS content_hash FROM ${items} m`
 }

@@ -4,6 +4,7 @@ import { claim } from './cases/claim.mjs'
 import { fleet } from './cases/fleet.mjs'
 import { hotParticipant } from './cases/hotParticipant.mjs'
 import { ledger } from './cases/ledger.mjs'
+import { lists } from './cases/lists.mjs'
 import { memory } from './cases/memory.mjs'
 import { notify } from './cases/notify.mjs'
 import { ordered } from './cases/ordered.mjs'
@@ -29,4 +30,5 @@ export const CASES = {
   verify,
   memory,
   reconcile,
+  lists,
 }
