@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises'
 import type { Queryable } from '../db/index.js'
 import { isAfter, type Position } from './blocks.js'
 import { readRowPage } from './db.js'
@@ -38,6 +39,9 @@ export class RowStream {
     try {
       for (;;) {
         for (const kind of this.#kinds) await kind.fill(bound)
+        // The driver sends the queries of the next pages in the next turn of the event loop. Without this turn the caller
+        // would hash these rows first, and the server would wait.
+        await setImmediate()
         const rows = this.#merge(last)
         if (rows.length === 0) break
         yield rows
