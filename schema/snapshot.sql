@@ -4570,7 +4570,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 6a3f078c0494e26daa1be83ef0c5b44ab60542c23aa00842682b550f814f23ac
+-- body: sha256 7ee638f0708443a19a5b87af18aec8f9b7501a1db62b0787437282b41fd96bca
 COMMENT ON FUNCTION store_search_destinations(bigint, text, uuid[], bytea[]) IS 'Stores the hashes of the destinations of the next block; returns false if it is not the next one, or if the stored hashes have another key.';
 
 -- function trace_context_or_null(text) of symphony_owner

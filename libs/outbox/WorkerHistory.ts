@@ -16,7 +16,7 @@ interface Interval {
   retried: number
 }
 
-/** Last hour of a worker, which its heartbeat reports: outcomes per 5 minutes, and changes of circuit breakers. */
+/** History in a worker's heartbeat: outcomes of the last hour per 5 minutes, and the last changes of breakers. */
 export class WorkerHistory {
   readonly #changes: BreakerChange[] = []
   readonly #intervals: Interval[] = []

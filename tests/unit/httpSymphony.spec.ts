@@ -103,7 +103,7 @@ test('a server with a fleet lists the databases of the fleet', async () => {
   expect(await (await call('/v1/databases')).json()).toMatchObject({ databases: [{ name: 'north', state: 'up' }] })
 })
 
-test('createHttpServer refuses a Symphony without a url, an object that is no Symphony, and a short key', () => {
+test('createHttpServer refuses a Symphony without a url, other objects, and a short search key', () => {
   expect(() => createHttpServer({ symphony: new Symphony() })).toThrow(
     expect.objectContaining({ code: 'DATABASE_URL_MISSING' }),
   )

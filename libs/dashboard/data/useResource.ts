@@ -1,5 +1,7 @@
 import { useEffect, useMemo } from 'preact/hooks'
 import { signal, type ReadonlySignal } from '@preact/signals'
+import type { Workers } from '../../http/index.js'
+import { readWorkers } from './api.js'
 import { atMostEvery, pause } from './clock.js'
 import { problemOf, type ShownProblem } from './client.js'
 import type { ServerEvent } from './sse.js'
@@ -32,6 +34,16 @@ interface ResourceOptions<T> {
 
 /** Minimum interval of refreshes that events cause. */
 const REFRESH_EVERY_MS = 1_000
+
+/** Returns the workers with their reports. Each worker reports every ten seconds. */
+export function useWorkers(): ResourceHandle<Workers> {
+  return useResource({
+    key: 'workers',
+    load: readWorkers,
+    concerns: ({ type }) => type === 'status',
+    everyMs: 10_000,
+  })
+}
 
 export function useResource<T>({ key, load, concerns, everyMs, isFinal }: ResourceOptions<T>): ResourceHandle<T> {
   const resource = useMemo(() => createResource(load), [key])

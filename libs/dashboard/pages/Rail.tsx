@@ -2,12 +2,12 @@ import { useState } from 'preact/hooks'
 import type { Rail as RailView, RailStatistics, WorkerView } from '../../http/index.js'
 import { pathTo, route } from '../app/router.js'
 import { LatencyChart } from '../charts/LatencyChart.js'
-import { listLimits, readLatencySeries, readRailStatistics, readWorkers } from '../data/api.js'
+import { listLimits, readLatencySeries, readRailStatistics } from '../data/api.js'
 import { count, duration, milliseconds } from '../data/format.js'
 import { hasScope } from '../data/me.js'
 import { rangeOf, refreshMs, type ChosenRange } from '../data/range.js'
 import { refreshStatus, status, statusProblem } from '../data/status.js'
-import { useResource } from '../data/useResource.js'
+import { useResource, useWorkers } from '../data/useResource.js'
 import { Empty } from '../parts/Empty.js'
 import { Panel } from '../parts/Panel.js'
 import { listFilterOf, ParticipantFilter } from '../parts/PaymentFilters.js'
@@ -201,12 +201,7 @@ function ErrorTable({ found }: { readonly found: RailStatistics | undefined }) {
 
 /** Each worker has its own breaker, as it last reported. */
 function Breakers({ railType }: { readonly railType: string }) {
-  const workers = useResource({
-    key: 'workers',
-    load: readWorkers,
-    concerns: ({ type }) => type === 'status',
-    everyMs: 10_000,
-  })
+  const workers = useWorkers()
   return (
     <Panel title="Circuit breakers" flush>
       <ResourceView from={workers} lines={3}>

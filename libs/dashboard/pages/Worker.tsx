@@ -1,8 +1,7 @@
 import type { WorkerView } from '../../http/index.js'
 import { pathTo } from '../app/router.js'
-import { readWorkers } from '../data/api.js'
 import { count } from '../data/format.js'
-import { useResource } from '../data/useResource.js'
+import { useWorkers } from '../data/useResource.js'
 import { Empty } from '../parts/Empty.js'
 import { Icon } from '../parts/Icon.js'
 import { Panel } from '../parts/Panel.js'
@@ -14,12 +13,7 @@ import { Tile } from '../parts/Tile.js'
 
 /** One worker, as it last reported. */
 export function Worker({ workerId }: { readonly workerId: string }) {
-  const workers = useResource({
-    key: 'workers',
-    load: readWorkers,
-    concerns: ({ type }) => type === 'status',
-    everyMs: 5_000,
-  })
+  const workers = useWorkers()
   return (
     <>
       <header class="page-head">

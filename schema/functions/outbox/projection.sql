@@ -204,7 +204,7 @@ BEGIN
   THEN
     PERFORM refuse_argument('p_destination_hmacs', 'one hash of 32 bytes per outbox id');
   END IF;
-  -- Of several processes one stores a block. One that read before a rebuild, or has another key, stores nothing.
+  -- Only one of several processes stores a block. One that read before a rebuild, or has another key, stores none.
   UPDATE ledger_projection p SET hashed_block = p_block_no, hash_key = p_hash_key
   WHERE p.hashed_block = p_block_no - 1 AND p.last_block >= p_block_no
     AND COALESCE(p.hash_key, p_hash_key) = p_hash_key;

@@ -1,8 +1,7 @@
 import type { WorkerView } from '../../../http/index.js'
 import { pathTo } from '../../app/router.js'
-import { readWorkers } from '../../data/api.js'
 import { count } from '../../data/format.js'
-import { useResource } from '../../data/useResource.js'
+import { useWorkers } from '../../data/useResource.js'
 import { Empty } from '../../parts/Empty.js'
 import { Icon } from '../../parts/Icon.js'
 import { ResourceView } from '../../parts/ResourceView.js'
@@ -11,12 +10,7 @@ import { Panel } from '../../parts/Panel.js'
 import { Scrollable } from '../../parts/Scrollable.js'
 
 export function WorkersPanel() {
-  const workers = useResource({
-    key: 'workers',
-    load: readWorkers,
-    concerns: ({ type }) => type === 'status',
-    everyMs: 10_000,
-  })
+  const workers = useWorkers()
   return (
     <Panel title="Workers and their leases" flush>
       <ResourceView from={workers} lines={3}>
