@@ -25,14 +25,14 @@ interface Path {
 }
 
 const PATHS: Readonly<Record<string, Path>> = {
-  'polling while the LISTEN connection is frozen': {
+  'a poll while its LISTEN connection is frozen': {
     words: [],
     frozen: true,
     // The worker cannot know yet that its connection is dead.
     listening: 1,
     isWoken: false,
   },
-  'polling with --no-listen': { words: ['--no-listen'], frozen: false, listening: 0, isWoken: false },
+  'a poll with --no-listen': { words: ['--no-listen'], frozen: false, listening: 0, isWoken: false },
   'a notification long before the next poll': {
     words: ['--poll-ms', '60000'],
     frozen: false,
@@ -42,7 +42,7 @@ const PATHS: Readonly<Record<string, Path>> = {
 }
 
 test.each(Object.entries(PATHS))(
-  'a worker finds a new payment by %s',
+  'a worker claims and dispatches a new payment after %s',
   SLOWLY,
   async (_path, { words, frozen, listening, isWoken }) => {
     const fixture = await RelayFixture.set()
@@ -62,7 +62,7 @@ test.each(Object.entries(PATHS))(
   },
 )
 
-test('a completion whose answer was lost is recognised as recorded: one row, no late outcome', SLOWLY, async () => {
+test('a worker that lost the answer to a completion finds it recorded, and repeats nothing', SLOWLY, async () => {
   const fixture = await RelayFixture.set()
   const proxy = await proxyBefore(fixture)
   fixture.checkpoints.close('first', 'answered')

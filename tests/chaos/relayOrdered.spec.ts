@@ -33,7 +33,7 @@ async function hurry(): Promise<void> {
   )
 }
 
-/** Resumes streams that a failure has halted, and records each resume in the book. */
+/** Resumes streams that a failure has halted, and records each resume in `book`. */
 async function resumeHalted(book: OrderedBook): Promise<number> {
   const { rows } = await db.queryNoRole<{ name: string }>(`SELECT name FROM outbox_pauses WHERE kind = 'stream'`)
   for (const { name } of rows) {
@@ -62,106 +62,110 @@ async function countEnded(): Promise<number> {
   return rows[0]?.ended ?? 0
 }
 
-test(`ordered payments of ${PARTICIPANTS.length} streams stay in order under kills`, { timeout: 240_000 }, async () => {
-  const seed = randomBytes(4).toString('hex')
-  process.stdout.write(`relayOrdered: seed ${seed}\n`)
-  const random = seededRandom(seed)
-  const folder = await makeTestFolder()
-  onTestFinished(() => removeTestFolder(folder))
-  const book = new OrderedBook(join(folder, 'book.ndjson'))
-  await writeFile(book.path, '')
-  // One hanging call is for the first item of its participant, so at least one call hangs before any kill.
-  const hanging = [`${pick(random, PARTICIPANTS)}-0`]
-  while (hanging.length < HANGING) hanging.push(`${pick(random, PARTICIPANTS)}-${between(random, 1, ITEMS_EACH - 1)}`)
-  const railsFile = await writeRailsFile(folder, book.declaration(seed, hanging))
-  const { url } = await db.createLogin('worker', { roles: ['symphony_executor', 'symphony_readonly'] })
-  const [maker, checker] = await Promise.all([createPerson(db, 'maker'), createPerson(db, 'checker')])
-  for (const name of HALTING) await setParticipantOutboxPolicy(db.as('symphony_control'), name, 'halt')
-  const instructions = Array.from({ length: ITEMS_EACH }, (_, number) =>
-    PARTICIPANTS.map((participantId) =>
-      buildInstruction({
-        instructionId: `${participantId}-${number}`,
-        participantId,
-        railType: 'ORDERED',
-        ordered: true,
-      }),
-    ),
-  ).flat()
-  await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
+test(
+  `ordered payments of ${PARTICIPANTS.length} streams are sent in order despite killed workers`,
+  { timeout: 240_000 },
+  async () => {
+    const seed = randomBytes(4).toString('hex')
+    process.stdout.write(`relayOrdered: seed ${seed}\n`)
+    const random = seededRandom(seed)
+    const folder = await makeTestFolder()
+    onTestFinished(() => removeTestFolder(folder))
+    const book = new OrderedBook(join(folder, 'book.ndjson'))
+    await writeFile(book.path, '')
+    // One hanging call is for the first item of its participant, so at least one call hangs before any kill.
+    const hanging = [`${pick(random, PARTICIPANTS)}-0`]
+    while (hanging.length < HANGING) hanging.push(`${pick(random, PARTICIPANTS)}-${between(random, 1, ITEMS_EACH - 1)}`)
+    const railsFile = await writeRailsFile(folder, book.declaration(seed, hanging))
+    const { url } = await db.createLogin('worker', { roles: ['symphony_executor', 'symphony_readonly'] })
+    const [maker, checker] = await Promise.all([createPerson(db, 'maker'), createPerson(db, 'checker')])
+    for (const name of HALTING) await setParticipantOutboxPolicy(db.as('symphony_control'), name, 'halt')
+    const instructions = Array.from({ length: ITEMS_EACH }, (_, number) =>
+      PARTICIPANTS.map((participantId) =>
+        buildInstruction({
+          instructionId: `${participantId}-${number}`,
+          participantId,
+          railType: 'ORDERED',
+          ordered: true,
+        }),
+      ),
+    ).flat()
+    await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
 
-  let started = 0
-  const startWorker = () => {
-    const workerId = `worker-${(started += 1)}`
-    const worker = new KillableWorker(db, { url, workerId, railsFile, words: ['--poll-ms', '50'] })
-    onTestFinished(() => void worker.child.kill('SIGKILL'))
-    return worker
-  }
-  const workers = Array.from({ length: WORKERS }, startWorker)
-  await Promise.all(workers.map((worker) => worker.atWork()))
-  const replace = async (victim: KillableWorker): Promise<number> => {
-    workers.splice(workers.indexOf(victim), 1, startWorker())
-    await victim.kill()
-    return victim.outlive()
-  }
-  const killed = { leased: 0, atRandom: 0 }
-  let resumes = 0
-  for (let ended = 0; ended < instructions.length; ended = await countEnded()) {
-    await hurry()
+    let started = 0
+    const startWorker = () => {
+      const workerId = `worker-${(started += 1)}`
+      const worker = new KillableWorker(db, { url, workerId, railsFile, words: ['--poll-ms', '50'] })
+      onTestFinished(() => void worker.child.kill('SIGKILL'))
+      return worker
+    }
+    const workers = Array.from({ length: WORKERS }, startWorker)
+    await Promise.all(workers.map((worker) => worker.atWork()))
+    const replace = async (victim: KillableWorker): Promise<number> => {
+      workers.splice(workers.indexOf(victim), 1, startWorker())
+      await victim.kill()
+      return victim.outlive()
+    }
+    const killed = { leased: 0, atRandom: 0 }
+    let resumes = 0
+    for (let ended = 0; ended < instructions.length; ended = await countEnded()) {
+      await hurry()
+      resumes += await resumeHalted(book)
+      await retryHeld(maker, checker)
+      // Kills a worker during a call that hangs.
+      const stuck = new Set((await book.arrivals()).filter(({ answer }) => answer === 'hangs').map(({ pid }) => pid))
+      for (const victim of workers.filter(({ child }) => stuck.has(child.pid ?? 0))) {
+        expect(await replace(victim)).toBeGreaterThan(0)
+        killed.leased += 1
+      }
+      // Kills other workers at fixed shares of finished items, independent of the clock.
+      if (ended >= ((killed.atRandom + 1) * instructions.length) / (KILLS_AT_RANDOM + 1)) {
+        const victim = pick(random, workers)
+        await victim.atWork()
+        await replace(victim)
+        killed.atRandom += 1
+      }
+      await sleep(20)
+    }
     resumes += await resumeHalted(book)
-    await retryHeld(maker, checker)
-    // Kills a worker during a call that hangs.
-    const stuck = new Set((await book.arrivals()).filter(({ answer }) => answer === 'hangs').map(({ pid }) => pid))
-    for (const victim of workers.filter(({ child }) => stuck.has(child.pid ?? 0))) {
-      expect(await replace(victim)).toBeGreaterThan(0)
-      killed.leased += 1
-    }
-    // Kills other workers at fixed shares of finished items, independent of the clock.
-    if (ended >= ((killed.atRandom + 1) * instructions.length) / (KILLS_AT_RANDOM + 1)) {
-      const victim = pick(random, workers)
-      await victim.atWork()
-      await replace(victim)
-      killed.atRandom += 1
-    }
-    await sleep(20)
-  }
-  resumes += await resumeHalted(book)
-  await Promise.all(workers.map(async (worker) => worker.atWork().then(() => worker.stop())))
+    await Promise.all(workers.map(async (worker) => worker.atWork().then(() => worker.stop())))
 
-  const lines = await book.read()
-  const seen = (wanted: string) => lines.filter(({ participant }) => participant === wanted)
-  expect(PARTICIPANTS.flatMap((name) => orderDefects(seen(name), HALTING.has(name)).map((one) => [name, one]))).toEqual(
-    [],
-  )
-  const arrived = await book.arrivals()
-  const everyone = PARTICIPANTS.map(
-    (name) => new Set(arrived.filter((one) => one.participant === name).map((one) => one.sequence)).size,
-  )
-  expect(everyone).toEqual(PARTICIPANTS.map(() => ITEMS_EACH))
-  const { rows } = await db.queryNoRole<{ halted: number; went_on: number }>(
-    `SELECT count(*) FILTER (WHERE participant_id = ANY ($1))::int AS halted,
+    const lines = await book.read()
+    const seen = (wanted: string) => lines.filter(({ participant }) => participant === wanted)
+    expect(
+      PARTICIPANTS.flatMap((name) => orderDefects(seen(name), HALTING.has(name)).map((one) => [name, one])),
+    ).toEqual([])
+    const arrived = await book.arrivals()
+    const everyone = PARTICIPANTS.map(
+      (name) => new Set(arrived.filter((one) => one.participant === name).map((one) => one.sequence)).size,
+    )
+    expect(everyone).toEqual(PARTICIPANTS.map(() => ITEMS_EACH))
+    const { rows } = await db.queryNoRole<{ halted: number; went_on: number }>(
+      `SELECT count(*) FILTER (WHERE participant_id = ANY ($1))::int AS halted,
          count(*) FILTER (WHERE participant_id <> ALL ($1))::int AS went_on
        FROM payment_outbox_attempts WHERE state = 'FAILED'`,
-    [[...HALTING]],
-  )
-  expect(rows).toEqual([{ halted: resumes, went_on: expect.any(Number) }])
-  // Requires failures in streams that halt and in streams that continue, and kills during a call and at random.
-  expect(Math.min(resumes, rows[0]?.went_on ?? 0, killed.leased, killed.atRandom)).toBeGreaterThan(0)
-  const { ok, invariants } = await auditLedger(db, { drained: true })
-  expect({ ok, broken: invariants.filter((one) => !one.ok) }).toEqual({ ok: true, broken: [] })
-})
+      [[...HALTING]],
+    )
+    expect(rows).toEqual([{ halted: resumes, went_on: expect.any(Number) }])
+    // Requires failures in streams that halt and in streams that continue, and kills during a call and at random.
+    expect(Math.min(resumes, rows[0]?.went_on ?? 0, killed.leased, killed.atRandom)).toBeGreaterThan(0)
+    const { ok, invariants } = await auditLedger(db, { drained: true })
+    expect({ ok, broken: invariants.filter((one) => !one.ok) }).toEqual({ ok: true, broken: [] })
+  },
+)
 
 const arrived = (sequence: number, answer: 'success' | 'terminal' | 'retryable' = 'success') =>
   ({ what: 'arrived', participant: 'p', sequence, answer, pid: 1 }) as const
 const resumed = { what: 'resumed', participant: 'p' } as const
 
 describe('orderDefects', () => {
-  test('reports an item that arrives out of order, or after a failure that halts its stream', () => {
+  test('reports an item sent out of order, or sent after a failure that halts its stream', () => {
     expect(orderDefects([arrived(1), arrived(3)], false)).toEqual(['3 arrived before 2'])
     expect(orderDefects([arrived(1), arrived(2), arrived(1)], false)).toEqual(['1 arrived after 2'])
     expect(orderDefects([arrived(1, 'terminal'), arrived(2)], true)).toEqual(['2 passed the failure of 1'])
   })
 
-  test('allows retries, failures that do not halt the stream, and items after a resume', () => {
+  test('accepts retries, failures under policy continue, and items sent after a resume', () => {
     expect(orderDefects([arrived(1, 'retryable'), arrived(1), arrived(2, 'terminal'), arrived(3)], false)).toEqual([])
     expect(orderDefects([arrived(1, 'terminal'), arrived(1, 'terminal'), resumed, arrived(2)], true)).toEqual([])
   })

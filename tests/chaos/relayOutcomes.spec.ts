@@ -7,7 +7,7 @@ import outcomeMessages, { runOrders } from './scenarios/r24OutcomeMessages.js'
 /** Short form of scenario R24, and the same scenario with a handler that does not write through `tx`. */
 
 test(
-  'scenario R24: a table that a handler writes through tx equals the ledger despite kills',
+  'scenario R24: rows that a handler writes through tx match the ledger despite kills',
   { timeout: 300_000 },
   async () => {
     const seed = commitSeed()
@@ -23,7 +23,7 @@ test(
   },
 )
 
-test('scenario R24 finds outcomes written twice by a handler that does not use tx', { timeout: 300_000 }, async () => {
+test('scenario R24 reports outcomes that a handler without tx writes twice', { timeout: 300_000 }, async () => {
   const fixture = await ScenarioFixture.create({ id: 'R24', seed: commitSeed(), serverUrl: inject('serverUrl') })
   try {
     const { defects } = await runOrders(fixture, { payments: 12, workers: 2 }, { handler: 'outside', faults: [] })

@@ -117,7 +117,7 @@ async function untilNoSessionIsLeft({ db }: RelayFixture): Promise<void> {
 }
 
 test.each(Object.entries(KILLS))(
-  'another worker finishes the payments of a worker that was killed %s',
+  'a second worker finishes the payments of a worker that was killed %s',
   // Enough time to start and stop processes on a busy machine.
   { timeout: 180_000 },
   async (_when, { at, simulate, die, outcomes }) => {

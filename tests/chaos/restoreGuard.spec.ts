@@ -109,7 +109,7 @@ async function liftedAndDrained(fixture: RelayFixture, worker: Running): Promise
   expect(await fixture.auditFindings()).toEqual([])
 }
 
-test('dispatch continues after a synchronous failover, and is frozen after any loss of commits', async () => {
+test('dispatch continues after a synchronous failover, and freezes after any loss of commits', async () => {
   const { server, copies, proxy, fixture } = await startFixture()
 
   // Adds a standby that every commit waits for.

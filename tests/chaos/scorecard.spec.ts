@@ -27,7 +27,7 @@ interface ShortForm {
 
 const SHORT_FORMS: readonly ShortForm[] = [
   {
-    invariant: 'the next process finishes the work of a process killed at any await of the core',
+    invariant: 'a process killed at any await loses no work: the next process finishes it',
     scenario: crashPoints,
     size: { every: 120, auditEvery: 25 },
     atLeast: { crashes: 4, passed: 300 },
@@ -46,25 +46,25 @@ const SHORT_FORMS: readonly ShortForm[] = [
     atLeast: { operations: 200, refused: 5 },
   },
   {
-    invariant: 'a worker without its lease changes nothing, and its late outcome is kept',
+    invariant: 'a worker that lost its lease changes no item, and its late outcome is recorded',
     scenario: staleCompletions,
     size: { completions: 500 },
     atLeast: { refusedAsP7002: 500, lateOutcomesKept: 4 },
   },
   {
-    invariant: 'a cancel that races a claim has one winner: no cancelled payment is paid, no other is lost',
+    invariant: 'of a cancel and a claim that race, one wins: no cancelled payment is paid, none is lost',
     scenario: cancelRaces,
     size: { races: 80 },
     atLeast: { races: 80, cancelled: 4, claimedFirst: 4 },
   },
   {
-    invariant: 'payments that pass without a person never exceed the limit of their participant',
+    invariant: 'payments that no person released never exceed the limit of their participant',
     scenario: limits,
     size: { payments: 400 },
     atLeast: { passedAlone: 20, heldByLimits: 50, limitsSet: 1 },
   },
   {
-    invariant: 'a statement is reconciled once, also by two processes and after a kill, with every finding',
+    invariant: 'one statement gives one run with every finding, despite a second process and a kill',
     scenario: reconciliation,
     size: { perKind: 20, kills: 1, serverKills: 1 },
     atLeast: { kills: 1, serverKills: 1, violationsFound: 5 },

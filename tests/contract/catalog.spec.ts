@@ -7,7 +7,7 @@ import { VOLATILITIES } from '../support/sqlFunctions.js'
 
 /** Checks the deployed schema against the catalog of PostgreSQL. */
 
-// Functions with branch counters have other bodies than those that are shipped.
+// Branch counters would change the function bodies that these tests read.
 const db = await useTestDatabase({ countBranches: false })
 
 /** Runs a query in which `ours` is the schema. */
@@ -25,7 +25,7 @@ async function list(sql: string): Promise<unknown[]> {
 }
 
 describe('functions', () => {
-  test('functions with SECURITY DEFINER or a string body set search_path to the schema, pg_temp', async () => {
+  test('SECURITY DEFINER functions and string bodies have a search_path that ends in pg_temp', async () => {
     const path = `search_path=${quotedIfNeeded(db.schema)}, pg_temp`
     const offenders = await ask<{ name: string; path: string | null }>(
       `SELECT p.proname AS name, (SELECT c FROM unnest(p.proconfig) c WHERE c LIKE 'search_path=%') AS path
@@ -34,7 +34,7 @@ describe('functions', () => {
     expect(offenders.filter((one) => one.path !== path)).toEqual([])
   })
 
-  test('only 4 functions with a string body are SECURITY INVOKER, apart from triggers', async () => {
+  test('only 4 functions with a string body, triggers aside, are SECURITY INVOKER', async () => {
     expect(
       await list(
         `SELECT p.proname FROM pg_proc p, ours
@@ -84,7 +84,7 @@ describe('functions', () => {
     ).toEqual([])
   })
 
-  test('every function has an entry in VOLATILITIES, with its volatility', async () => {
+  test('every function has the volatility that VOLATILITIES lists', async () => {
     const functions = await ask<{ name: string; volatility: string }>(
       `SELECT p.proname AS name,
          CASE p.provolatile WHEN 'i' THEN 'immutable' WHEN 's' THEN 'stable' ELSE 'volatile' END AS volatility
@@ -166,9 +166,13 @@ describe('owners and comments', () => {
   })
 
   test.each([
-    ['the enum', `obj_description('outbox_attempt_state'::regtype, 'pg_type')`, /DISPATCHING is a historical .*leased/],
     [
-      'the terminal index',
+      'outbox_attempt_state',
+      `obj_description('outbox_attempt_state'::regtype, 'pg_type')`,
+      /DISPATCHING is a historical .*leased/,
+    ],
+    [
+      'payment_outbox_attempts_one_terminal_per_outbox',
       `obj_description('payment_outbox_attempts_one_terminal_per_outbox'::regclass, 'pg_class')`,
       /second terminal outcome .* refused/,
     ],
@@ -183,7 +187,7 @@ describe('owners and comments', () => {
 })
 
 describe('tables', () => {
-  test('every table is ordinary, and all but staged uploads are logged', async () => {
+  test('no table is partitioned or inherited, and only tables of staged uploads are unlogged', async () => {
     expect(
       await list(
         `SELECT c.relname FROM pg_class c, ours
@@ -283,7 +287,7 @@ describe('tables', () => {
     ).toEqual([])
   })
 
-  test('outbox_attempt_state has its five labels in order', async () => {
+  test('outbox_attempt_state has the five specified labels in order', async () => {
     expect(
       await list(
         `SELECT e.enumlabel FROM pg_enum e, ours WHERE e.enumtypid = 'outbox_attempt_state'::regtype ORDER BY e.enumsortorder`,
@@ -423,7 +427,7 @@ describe('triggers', () => {
     ])
   })
 
-  test('two triggers do not call refuse_mutation: one notifies workers, one records full_trail', async () => {
+  test('only two triggers do not call refuse_mutation: NOTIFY of workers and the full_trail record', async () => {
     expect(
       await list(
         `SELECT pg_get_triggerdef(t.oid, true) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid, ours
@@ -511,15 +515,20 @@ describe('constraints', () => {
   })
 
   test.each([
-    ['a stored DISPATCHING', 'attempts', `'{"state": "DISPATCHING"}'`, 'dispatching_is_not_stored'],
+    ['an attempt with state DISPATCHING', 'attempts', `'{"state": "DISPATCHING"}'`, 'dispatching_is_not_stored'],
     ['an attempt number of 0', 'attempts', `'{"attempt_no": 0}'`, 'numbered_from_one'],
     ['a negative latency', 'attempts', `'{"latency_ms": -1}'`, 'latency_not_negative'],
-    ['half a lease', 'pending', `'{"claimed_by": "w"}'`, 'lease_all_or_none'],
-    ['a lease without an end', 'pending', `'{"lease_expires_at": null, "claimed_by": "w"}'`, 'lease_all_or_none'],
-    ['21 attempts', 'pending', `'{"attempt_count": 21}'`, 'attempt_count_within_ceiling'],
+    ['a claimed_by without lease_token', 'pending', `'{"claimed_by": "w"}'`, 'lease_all_or_none'],
+    [
+      'a claimed_by with a null lease_expires_at',
+      'pending',
+      `'{"lease_expires_at": null, "claimed_by": "w"}'`,
+      'lease_all_or_none',
+    ],
+    ['an attempt_count of 21', 'pending', `'{"attempt_count": 21}'`, 'attempt_count_within_ceiling'],
     ['a payload that is no object', 'pending', `'{"payload": []}'`, 'payload_is_object'],
-    ['half a hold', 'pending', `'{"hold_reason": "odd"}'`, 'hold_all_or_none'],
-    ['a mark without a lease', 'pending', `'{"dispatch_mark": "begun"}'`, 'mark_only_while_leased'],
+    ['a hold_reason without held_by', 'pending', `'{"hold_reason": "odd"}'`, 'hold_all_or_none'],
+    ['a dispatch mark without a lease', 'pending', `'{"dispatch_mark": "begun"}'`, 'mark_only_while_leased'],
   ])('refuse %s (23514)', async (_what, table, change, constraint) => {
     await complete(db, await enqueueAndClaim(db), { state: 'RETRYABLE' })
     await enqueue(db)

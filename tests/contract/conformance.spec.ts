@@ -23,11 +23,11 @@ describe('the conformance check', () => {
     expect(new Set(CONFORMANCE_IDS).size).toBe(38)
   })
 
-  test('finds no problem if each scenario has a passing test and the page matches the report', () => {
+  test('finds no problem if each scenario has a passing test and docs/conformance.md is current', () => {
     expect(conformanceProblems(complete, conformancePage(complete))).toEqual([])
   })
 
-  test('reads a scenario id in the title of a test or of its group', () => {
+  test('takes the scenario id from the title of a test or of its describe', () => {
     const [first, second, ...others] = CONFORMANCE_IDS
     const report = reportOf(others.map((id) => `${id} holds`))
     report.testResults[0]!.assertionResults.push(
@@ -51,7 +51,7 @@ describe('the conformance check', () => {
     ])
   })
 
-  test('reports a page that was written from another test report', () => {
+  test('reports a docs/conformance.md that was written from another test report', () => {
     const failed = reportOf(
       CONFORMANCE_IDS.map((id) => `${id} holds`),
       'failed',

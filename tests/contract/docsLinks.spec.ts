@@ -20,12 +20,12 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
-test('every link in the pages leads to an existing file and heading', () => {
+test('every link in a Markdown page leads to an existing file and heading', () => {
   expect(files).toEqual(expect.arrayContaining(['README.md', 'docs/README.md', 'examples/README.md', 'SECURITY.md']))
   expect(dead).toEqual([])
 })
 
-test('the site builds, has no dead link, and allows only its own scripts and styles', async () => {
+test('the documentation site has no dead link, no inline script and no inline style', async () => {
   const built = await deadLinksOfSite(site)
   expect(built.pages).toHaveLength(pages)
   expect(built.dead).toEqual([])
@@ -48,7 +48,7 @@ test.for([
   expect(found.map(([, , at]) => at)).toContain(address)
 })
 
-test('the index lists every page of the documentation', async () => {
+test('docs/README.md links every page of the documentation', async () => {
   const index = await readFile(join(root, 'docs', 'README.md'), 'utf8')
   // docs/reference/package.md lists the API reports; the index does not.
   const listed = files.filter(
@@ -57,7 +57,7 @@ test('the index lists every page of the documentation', async () => {
   expect(listed.filter((file) => !index.includes(`(${file.slice('docs/'.length)}`))).toEqual([])
 })
 
-test('a dead link is reported, in pages and in the site', async () => {
+test('the link checks report dead links in Markdown pages and in the built site', async () => {
   const example = join(folder, 'planted')
   await mkdir(join(example, 'docs'), { recursive: true })
   await writeFile(

@@ -24,7 +24,7 @@ test('docs/internals/schema.md matches the manifest and the schema files', async
   const page = await readFile(new URL('../../docs/internals/schema.md', import.meta.url), 'utf8')
   // After a failure, run `npm run schema:snapshot`.
   expect(page).toBe(schemaReference())
-  // An index that no constraint needs has a COMMENT that names the query it serves.
+  // Each index that no constraint needs must have a COMMENT that names the query it serves.
   expect(page.match(/^- `.*`: $/gm) ?? []).toEqual([])
 })
 

@@ -118,11 +118,11 @@ function listDifference(name: string, expected: readonly string[], hashed: reado
 }
 
 describe('the newest block format', () => {
-  test('lists the columns that the sealer hashes, in its order, and a reason for each other column', () => {
+  test('lists the columns that the sealer hashes, in order, and a reason for each one left out', () => {
     expect(differences(catalog)).toEqual([])
   })
 
-  test('lists the primary key of each table first', async () => {
+  test('lists the primary key of each ledger table first', async () => {
     for (const kind of KINDS) {
       const { rows } = await db.queryNoRole<{ columns: string[] }>(
         `SELECT ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)) AS columns
@@ -133,7 +133,7 @@ describe('the newest block format', () => {
     }
   })
 
-  test('lists every column of entries and findings in the order that their digests cover', async () => {
+  test('lists all columns of reconciliation entries and findings in the order of the tables', async () => {
     for (const [table, columns] of Object.entries(DIGESTED)) {
       const { rows } = await db.queryNoRole<{ name: string }>(
         `SELECT a.attname AS name FROM pg_attribute a WHERE a.attrelid = $1::regclass AND a.attnum > 0
@@ -183,23 +183,23 @@ describe('the comparison of the block format with the database', () => {
       () => withColumn('payment_outbox_attempts', 'fee'),
       ['payment_outbox_attempts.fee: neither'],
     ],
-    'a column that the sealer leaves out': [
+    'a column missing from the hashed row': [
       () => withText('entries', ' a.error_message,', ''),
       ['attempt: place 16 is latency_ms, expected error_message'],
     ],
-    'the last column left out': [
+    'the last column missing from the hashed row': [
       () => withText('entries', /,\s*i\.replaces\)/, ')'),
       ['identity: place 15 is missing, expected replaces'],
     ],
-    'two columns in another order': [
+    'two columns hashed in another order': [
       () => withText('entries', 'e.event_id, e.outbox_id,', 'e.outbox_id, e.event_id,'),
       ['event: place 1 is outbox_id, expected event_id'],
     ],
-    'a column too many': [
+    'an extra column in the hashed row': [
       () => withText('entries', 'e.created_at)', 'e.created_at, e.recorded_xid)'),
       ['event: place 10 is recorded_xid, expected none'],
     ],
-    'a lease token hashed as it is': [
+    'a lease token that enters the hash in plain text': [
       () => withText('entries', 'sha256(uuid_send(a.lease_token))', 'a.lease_token'),
       ['attempt: place 19 is lease_token, expected sha256(uuid_send(lease_token))'],
     ],
@@ -207,11 +207,11 @@ describe('the comparison of the block format with the database', () => {
       () => withText('entries', 'a.state::text', 'a.state'),
       ['attempt: place 10 is state, expected state::text'],
     ],
-    'rows of another table': [
+    'rows read from another table': [
       () => withText('entries', 'SELECT * FROM payment_outbox_events', 'SELECT * FROM payment_outbox_attempts'),
       ['event: list 3 is read from payment_outbox_attempts'],
     ],
-    'a column of blocks that the head leaves out': [
+    'a column of blocks missing from the block head': [
       () => withText('hash', /\(p_block\)\.root,\s*/, ''),
       ['head: place 8 is sealed_at, expected root'],
     ],

@@ -26,7 +26,7 @@ const GOLDEN = new URL('../golden/ledger-format-1', import.meta.url).pathname
 const ROWS = new URL('../golden/ledger-format-1.sql', import.meta.url).pathname
 const FORMAT = FORMATS.get(1)!
 
-/** A second copy of the block hashes. A regenerated export fails on it. */
+/** A second copy of the block hashes, so that a regenerated export fails the test. */
 const HASHES = [
   '40b71bc19e59f7ba5de81ce9b942ab862d126b4b6639ff069917f0b45200c6c4',
   '7146738cfff2f11891ecc0e37f8a4e48ff1ef51f1e7fa63fa81ee24c6d00c597',
@@ -49,7 +49,7 @@ function fields(id: string): Record<string, string | null> {
 }
 
 describe('the golden ledger of format 1', () => {
-  test('verifies from its export', async () => {
+  test('verifies without a break when it is read from its export', async () => {
     const { source } = await openExport(GOLDEN)
     expect(await verifyLedger(source)).toMatchObject({
       identities: 3,
@@ -62,7 +62,7 @@ describe('the golden ledger of format 1', () => {
     })
   })
 
-  test('has block entries, roots and hashes that this code computes from its rows', () => {
+  test('has the block entries, roots and hashes that the current code computes from its rows', () => {
     expect(blocks.map(({ hash }) => hash)).toEqual(HASHES)
     expect(blocks.map(blockHash)).toEqual(HASHES)
     expect(blocks.map(({ prevHash }) => prevHash)).toEqual([null, HASHES[0]])
@@ -77,7 +77,7 @@ describe('the golden ledger of format 1', () => {
     }
   })
 
-  test('has rows that decode to the values that were written', () => {
+  test('has rows that decode to the original values', () => {
     expect(fields('ffffffff-ffff-7fff-bfff-ffffffffffff')).toEqual({
       outbox_id: 'ffffffff-ffff-7fff-bfff-ffffffffffff',
       instruction_id: 'Überweisung 💶',
@@ -155,14 +155,14 @@ function flipped(bytes: Buffer, at: number): Buffer {
 }
 
 describe('verification of the golden ledger', () => {
-  test('finds nothing in the unchanged ledger', async () => {
+  test('finds no break in the unchanged ledger', async () => {
     expect(await isFound({})).toBe(false)
   })
 
   test('finds a change of any byte of a row', async () => {
     const unfound: string[] = []
     for (const [index, row] of rows.entries()) {
-      // The generated rows differ only in their ids.
+      // Skips the generated LEASE_RENEWED rows, which differ only in their ids.
       if (row.field('event_type') === 'LEASE_RENEWED') continue
       for (let at = 0; at < row.record.length; at += 1) {
         const forged = LedgerRow.of(row.kind, row.xid, flipped(row.record, at), FORMAT)
@@ -182,7 +182,7 @@ describe('verification of the golden ledger', () => {
     }
   })
 
-  test('finds a row that was changed together with its entry', async () => {
+  test('finds a row that was changed together with its block entry', async () => {
     const [block] = blocks
     for (const [index, row] of rows.slice(0, block!.rowCount).entries()) {
       const forged = LedgerRow.of(row.kind, row.xid, flipped(row.record, row.record.length - 1), FORMAT)
@@ -264,7 +264,7 @@ describe('golden rows in a database', () => {
     )
   }
 
-  test('are sealed and exported as the same bytes', async () => {
+  test('are sealed and exported as the same bytes as the golden ledger', async () => {
     const exported = join(folder, 'export')
     await exportLedger(databaseSource(db.as('symphony_auditor')), exported)
     for (const name of ['rows.ndjson', 'blocks.ndjson', 'open.ndjson']) {

@@ -27,7 +27,7 @@ describe('docs/internals/life-of-a-payment.md', () => {
     expect(typescript + sql).toBe(files.length)
   })
 
-  test('names only functions that its files define', () => {
+  test('names only functions that the named files define', () => {
     const missing = rows.flatMap(({ file, functions }) =>
       functions.filter((name) => !isDefined(name, file)).map((name) => `${file}: ${name}`),
     )
@@ -35,7 +35,7 @@ describe('docs/internals/life-of-a-payment.md', () => {
     expect(rows.filter(({ functions }) => functions.length === 0)).toEqual([])
   })
 
-  test('names in its steps only the files and functions of its table', () => {
+  test('names in its steps only the files and functions of its own table', () => {
     const text = page.slice(page.indexOf('## 1.'))
     const known = new Set(rows.flatMap(({ functions }) => functions))
     expect(namesIn(text).filter((name) => !known.has(name) && !WORDS.has(name))).toEqual([])

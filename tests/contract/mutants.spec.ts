@@ -23,7 +23,7 @@ describe('the mutation tests', () => {
     expect(CONFORMANCE_IDS.filter((id) => !scenarios.has(id))).toEqual([])
   })
 
-  test('call a mutant stale if its text is missing or ambiguous, or if its test is missing', () => {
+  test('report a mutant as stale if its text is missing or ambiguous, or if its test is missing', () => {
     const [mutant] = mutants
     expect(staleness({ ...mutant!, find: 'no such text in it' })).toBe('its text is there 0 times, not once')
     expect(staleness({ ...mutant!, find: '\n' })).toMatch(/^its text is there \d+ times, not once$/)
@@ -31,7 +31,7 @@ describe('the mutation tests', () => {
     expect(staleness({ ...mutant!, test: 'tests/unit/gone.spec.ts' })).toBe('there is no tests/unit/gone.spec.ts')
   })
 
-  test('keep caught mutants of earlier runs on the page; a mutant that survived is not counted', () => {
+  test('keep mutants caught in earlier runs on the page, and do not count a mutant that survived', () => {
     const [one, two, three] = mutants
     const all = [one!, two!, three!]
     const first = mutantsPage('', all, new Map([[one!.bug, caughtBy('tests/a.spec.ts', 'it | holds')]]))

@@ -44,7 +44,7 @@ test('the package holds only run-time files and is below 1.5 MB', async () => {
   expect(installation.size).toBeLessThan(1_500_000)
 })
 
-test('the package contains every page that its README, pages and declarations name', async () => {
+test('the package contains every page that its README, other pages and declarations link to', async () => {
   const { files, dead } = await deadLinksOfRepository(installation.packageFolder)
   expect(files).toContain('docs/coding/transactions.md')
   // Not packed: pictures, examples, scripts, and API reports, which repeat the declarations.
@@ -141,7 +141,7 @@ test('importing symphony-pg/server loads typebox as one file', async () => {
   expect(packages).not.toContain('typebox')
 })
 
-test('phone numbers are checked without installing libphonenumber-js', async () => {
+test('phone numbers are validated although libphonenumber-js is not installed', async () => {
   await expect(stat(join(installation.folder, 'node_modules', 'libphonenumber-js'))).rejects.toThrow('ENOENT')
   const rails = pathToFileURL(join(installation.packageFolder, 'dist', 'libs', 'rails', 'index.js'))
   const source = `
@@ -157,7 +157,7 @@ test('phone numbers are checked without installing libphonenumber-js', async () 
   expect(licence).toMatch(/The MIT License[\s\S]*Apache License/)
 })
 
-test('an embedded URL fails with EMBEDDED_MISSING, naming the package and DATABASE_URL', async () => {
+test('an embedded: URL without the embedded package fails (EMBEDDED_MISSING) with a remedy', async () => {
   const source = `
     import { Symphony } from 'symphony-pg'
     const symphony = new Symphony({ url: 'embedded:data' })

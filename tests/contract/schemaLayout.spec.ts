@@ -29,7 +29,7 @@ test('schema/functions creates no table; in schema/v1 only 004_table_functions.s
   expect(filesWith(CREATES_TABLE, [{ name: 'planted', text: 'CREATE TABLE IF NOT EXISTS x ();' }])).toEqual(['planted'])
 })
 
-test('only planner.sql has planner settings, and the README explains each profile in use', async () => {
+test('only planner.sql has planner settings, and schema/README.md explains each profile in use', async () => {
   const functions = await read('functions')
   expect(filesWith(PLANNER_SETTING, functions)).toEqual(['planner.sql'])
   const used = functions.flatMap(({ text }) =>
@@ -85,7 +85,7 @@ test('a function body above 80 lines has a numbered step comment at least every 
   expect(bodiesWithoutSteps([buildSchemaText(79)])).toEqual([])
 })
 
-test('no schema file drops anything or adds a column, because no release came before', async () => {
+test('no schema file drops an object or adds a column, because no release came before', async () => {
   expect(
     filesWith(/^ *(DROP|ALTER TABLE \w+ ADD COLUMN)\b/m, [...(await read('v1')), ...(await read('functions'))]),
   ).toEqual([])

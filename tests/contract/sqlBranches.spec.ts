@@ -155,7 +155,7 @@ describe('branch counting on a toy schema', () => {
     )
   })
 
-  test('reports branches not executed, and counts branches of a rolled-back transaction', async () => {
+  test('reports unexecuted branches, and counts branches that a rolled-back transaction executed', async () => {
     const one = await connect(CLONES[0])
     await one.query('BEGIN')
     await one.query(call('every_kind(1)'))
@@ -178,7 +178,7 @@ describe('branch counting on a toy schema', () => {
     ])
   })
 
-  test('keeps result, FOUND, row count, owner, rights and settings of the functions', async () => {
+  test('leaves result, FOUND, row count, owner, rights and settings of the functions unchanged', async () => {
     const one = await connect(CLONES[0])
     expect(await value(one, 'every_kind(2)')).toBe('caught')
     expect(await value(one, 'every_kind(4)')).toBe('end if;')
@@ -194,7 +194,7 @@ describe('branch counting on a toy schema', () => {
     ])
   })
 
-  test('counts branches of a read-only transaction, where the functions still work', async () => {
+  test('counts branches of a read-only transaction without an error in the functions', async () => {
     const two = await connect(CLONES[1])
     await two.query('BEGIN READ ONLY')
     expect(await value(two, 'of_the_caller(7)')).toBe(7)

@@ -38,7 +38,7 @@ afterAll(async () => {
   await server.end()
 })
 
-describe('for payloads,', () => {
+describe('with the same payloads,', () => {
   test.each<[string, unknown, boolean]>([
     ['depth 32', nested(PAYLOAD_DEPTH_MAX), true],
     ['depth 33', nested(PAYLOAD_DEPTH_MAX + 1), false],
@@ -165,7 +165,10 @@ describe('a number in a payload', () => {
   )
 })
 
-/** Generates decimal literals: of 14 to 19 digits, of a double, or a few units beside one, with trailing zeros. */
+/**
+ * Generates decimal literals: 14 to 19 random digits, the digits of a double, or a few units beside a double. Each may
+ * have trailing zeros.
+ */
 const anyLiteral = fc
   .tuple(
     fc.oneof(
@@ -212,7 +215,7 @@ function reads(literal: string): boolean {
   return passes(() => parseStrictJson(`{"a": ${literal}}`))
 }
 
-describe('for ids and texts,', () => {
+describe('with the same ids and texts,', () => {
   test.each([
     'a',
     '~!',

@@ -88,7 +88,7 @@ test('httpRail and memoryRail keep the types of rail name and payload', () => {
       ],
     })
     void symphony.enqueue({ ...KEYS, railType: 'inline', payload: PAYLOAD }, { tx })
-    // @ts-expect-error: a rail that is defined in the list keeps its payload as well
+    // @ts-expect-error: a rail defined inside the list keeps its payload type
     void symphony.enqueue({ ...KEYS, railType: 'inline', payload: { amount: '1' } }, { tx })
     void symphony.enqueue({ ...KEYS, railType: 'memory', payload: PAYLOAD }, { tx })
     // @ts-expect-error: a money rail without a schema takes a PaymentPayload
@@ -146,7 +146,7 @@ test('a Symphony without rails accepts any rail and any JSON object', () => {
   expectTypeOf(() => {
     const symphony = new Symphony()
     void symphony.enqueue({ ...KEYS, railType: 'any', payload: { any: [1, 'json'] } }, { tx })
-    // @ts-expect-error: tx is required here as well
+    // @ts-expect-error: tx is required even without rails
     void symphony.enqueue({ ...KEYS, railType: 'any', payload: {} })
   }).toBeFunction()
 })
@@ -173,11 +173,11 @@ test('a wrong payload of a message, timer or job, or an unknown topic, does not 
     void symphony.messages.enqueue({ topic: 'report', payload: { title: 'Settlement' } }, { tx })
     void symphony.scheduler.scheduleTimer({ ...at, topic: 'ping', payload: { count: 1 } })
     void symphony.scheduler.createOrUpdateJob({ ...job, topic: 'report', payload: { title: 'Settlement' } })
-    // @ts-expect-error: the payload of another topic
+    // @ts-expect-error: the payload is that of another topic
     void symphony.messages.enqueue({ topic: 'report', payload: { count: 1 } })
     // @ts-expect-error: no topic has this name
     void symphony.messages.enqueue({ topic: 'reprot', payload: { title: 'Settlement' } })
-    // @ts-expect-error: the payload of another topic
+    // @ts-expect-error: the payload is that of another topic
     void symphony.scheduler.scheduleTimer({ ...at, topic: 'ping', payload: { title: 'Settlement' } })
     // @ts-expect-error: no topic has this name
     void symphony.scheduler.scheduleTimer({ ...at, topic: 'pong', payload: { count: 1 } })
@@ -191,7 +191,7 @@ test('a wrong payload of a message, timer or job, or an unknown topic, does not 
   }).toBeFunction()
 })
 
-test('a handler of outcomes gets a PaymentOutcome and a transaction', () => {
+test('a handler of a topic with outcomeSchema gets a PaymentOutcome and a transaction', () => {
   expectTypeOf(() => {
     const symphony = new Symphony({ topics: { orders: outcomeSchema } })
     void symphony.worker({

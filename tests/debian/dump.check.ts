@@ -27,30 +27,33 @@ test.each(FOLDERS)(
   },
 )
 
-test.each(FOLDERS)('PostgreSQL %i: the guide to dump and restore works and loses no row', async (version, bin) => {
-  await using server = await disposableServer(version)
-  await using target = await disposableServer(version)
-  const folder = await mkdtemp(join(tmpdir(), 'symphony-guide-'))
-  try {
-    const { problems } = await runGuide({
-      page: 'docs/operate/dump.md',
-      folder,
-      serverUrl: server.url,
-      env: {
-        NEW_URL: target.url,
-        SEEDS,
-        PATH: [join(folder, 'bin'), bin, process.env['PATH']].join(':'),
-      },
-    })
-    expect(problems).toEqual([])
-    expect(await rowsOf(target.url)).toEqual(await rowsOf(server.url))
-  } finally {
-    await rm(folder, { recursive: true })
-  }
-})
+test.each(FOLDERS)(
+  'PostgreSQL %i: the commands of the dump-and-restore guide work and lose no row',
+  async (version, bin) => {
+    await using server = await disposableServer(version)
+    await using target = await disposableServer(version)
+    const folder = await mkdtemp(join(tmpdir(), 'symphony-guide-'))
+    try {
+      const { problems } = await runGuide({
+        page: 'docs/operate/dump.md',
+        folder,
+        serverUrl: server.url,
+        env: {
+          NEW_URL: target.url,
+          SEEDS,
+          PATH: [join(folder, 'bin'), bin, process.env['PATH']].join(':'),
+        },
+      })
+      expect(problems).toEqual([])
+      expect(await rowsOf(target.url)).toEqual(await rowsOf(server.url))
+    } finally {
+      await rm(folder, { recursive: true })
+    }
+  },
+)
 
 test.each(FOLDERS)(
-  'PostgreSQL %i: doctor reports a lease floor that a restore over a deployment lost',
+  'PostgreSQL %i: doctor reports that a restore over a deployment lost symphony_lease_floor',
   async (version, bin) => {
     await using server = await disposableServer(version)
     await deploy({ url: server.url })
@@ -64,18 +67,21 @@ test.each(FOLDERS)(
   },
 )
 
-test.each(FOLDERS)('PostgreSQL %i: doctor and deploy recognise a dump restored without roles', async (version, bin) => {
-  await using server = await disposableServer(version)
-  await using target = await disposableServer(version)
-  await deploy({ url: server.url })
-  const dump = promisify(execFile)(join(bin, 'pg_dump'), [server.url], { maxBuffer: 100_000_000 })
-  const psql = execFile(join(bin, 'psql'), ['--quiet', '--output=/dev/null', target.url])
-  psql.stdin?.end((await dump).stdout)
-  await once(psql, 'close')
-  const { findings } = await doctor({ url: target.url })
-  expect(findings.map(({ code }) => code)).toEqual(['RESTORED_WITHOUT_ROLES'])
-  await expect(deploy({ url: target.url })).rejects.toMatchObject({ code: 'RESTORED_WITHOUT_ROLES' })
-})
+test.each(FOLDERS)(
+  'PostgreSQL %i: doctor and deploy name the remedy for a dump restored without roles',
+  async (version, bin) => {
+    await using server = await disposableServer(version)
+    await using target = await disposableServer(version)
+    await deploy({ url: server.url })
+    const dump = promisify(execFile)(join(bin, 'pg_dump'), [server.url], { maxBuffer: 100_000_000 })
+    const psql = execFile(join(bin, 'psql'), ['--quiet', '--output=/dev/null', target.url])
+    psql.stdin?.end((await dump).stdout)
+    await once(psql, 'close')
+    const { findings } = await doctor({ url: target.url })
+    expect(findings.map(({ code }) => code)).toEqual(['RESTORED_WITHOUT_ROLES'])
+    await expect(deploy({ url: target.url })).rejects.toMatchObject({ code: 'RESTORED_WITHOUT_ROLES' })
+  },
+)
 
 /** Reads every row of every table. */
 async function rowsOf(url: string): Promise<unknown> {

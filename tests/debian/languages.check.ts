@@ -102,7 +102,7 @@ test.for(installed.filter(({ name }) => name !== 'psql'))(
 )
 
 test.for(installed.filter(({ name }) => name === 'psql'))(
-  'the $name program of the page enqueues once',
+  'the $name program of other-languages.md enqueues once',
   async ({ program }) => {
     const words = [env['APP_URL'] ?? '', '--set', 'ON_ERROR_STOP=1', '--tuples-only', '-f', 'enqueue.sql']
     const outcomes: string[] = []

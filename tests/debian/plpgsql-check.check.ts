@@ -4,7 +4,7 @@ import { deploy } from '../../libs/deployment/index.js'
 import { startPrivateServer } from '../support/server.js'
 import { programsByVersion } from './programs.js'
 
-// Without performance warnings: some functions are VOLATILE on purpose, because they raise or lock.
+// Leaves out performance warnings, because some functions are VOLATILE on purpose: they raise errors or lock rows.
 const FINDINGS = `
   SELECT format('%s line %s: %s: %s (%s)', p.oid::regprocedure, f.lineno, f.level, f.message, f.detail) AS finding
   FROM pg_proc p

@@ -24,12 +24,11 @@ const MARKED_RAILS: readonly RailPolicy[] = ['hold']
 const EXPIRIES_MAX = 3
 
 /**
- * The model of the outbox, and a small world around it: two workers that follow dispatchItem.ts, rails with a book of
- * their own, two people, and faults. One step at a time changes it.
- *
- * The world assumes what the documentation asks of its users: the approving person compares with the rail's book and
- * waits until no request is on its way; `settleMs` of an `inquire` rail lasts as long as a request can be on its way; a
- * `resend` rail pays a reference once. It does not assume that the proposing person is right.
+ * The model of the outbox and its surroundings: two workers that follow dispatchItem.ts, rails with rail books, two
+ * people, and faults. `run` changes the state by one step. The world assumes what the documentation asks of users. The
+ * approving person compares with the rail book and waits until no request is on its way. `settleMs` of an `inquire`
+ * rail lasts as long as a request can be on its way. A `resend` rail pays a reference once. The proposing person may be
+ * wrong.
  */
 export class World {
   state: WorldState
@@ -55,7 +54,7 @@ export class World {
     this.state = { outbox: model.state, jobs: [null, null], book }
   }
 
-  /** Shows the given state to `mayRun`. */
+  /** Uses the given state without a copy. Only `mayRun` may follow, because it changes nothing. */
   look(state: WorldState): void {
     this.state = state
     this.#model.state = state.outbox
@@ -68,7 +67,7 @@ export class World {
     this.#violation = null
   }
 
-  /** Whether a step may do something. A cheap check before the state is copied. */
+  /** Whether a step can change the state. Cheap, so that the state is copied only for steps that can run. */
   mayRun(step: Step): boolean {
     const { outbox, jobs } = this.state
     switch (step.do) {
@@ -136,7 +135,10 @@ export class World {
     }
   }
 
-  /** Runs a step. Returns false if it is refused; the state must then not be used. Returns a broken rule if it finds one. */
+  /**
+   * Runs a step. Returns false if the step is refused; the state is then invalid. Returns the rule that the step broke,
+   * or true.
+   */
   run(step: Step): Violation | boolean {
     try {
       this.#run(step)
@@ -252,7 +254,7 @@ export class World {
     }
   }
 
-  /** Does what dispatchItem.ts does before the request leaves. */
+  /** Follows dispatchItem.ts up to the request: uses a late success, holds, inquires or writes the dispatch mark. */
   #start(worker: 0 | 1): void {
     const job = this.#job(worker)
     const { name, rail } = this.#item(job.item)
@@ -390,7 +392,7 @@ export class World {
       decision,
       referenceFor(decision === 'RETRY' ? 'RETRYABLE' : decision),
     )
-    // The end of a freeze marks every payment as unknown again.
+    // During a freeze one person may decide, because lifting the freeze marks every payment as unknown again.
     const { outbox, book } = this.state
     if (answer === 'APPLIED' && book[index]!.uncertain && outbox.freeze === null)
       this.#break('two people', `one person decided about ${item.name}, although a call may have paid it`)
@@ -405,7 +407,7 @@ export class World {
     if (proposal.decision === 'REDRIVE') this.state.book.push({ paid: 0, refused: false, uncertain: false })
   }
 
-  /** Whether the rail's book confirms a decision, and no request is on its way that could change it. */
+  /** Whether the rail book confirms a decision, and no request is on its way that could change that. */
   #isTrue(index: number, decision: Decision | 'REDRIVE'): boolean {
     const { items } = this.state.outbox
     const isUnpaid = (other: number): boolean => this.state.book[other]!.paid === 0 && !this.#isOnItsWay(other)
@@ -415,7 +417,10 @@ export class World {
     return items.every(({ key }, other) => key !== items[index]!.key || isUnpaid(other))
   }
 
-  /** A restore loses only leases and outcomes here. Before a lift, people must find any other loss themselves. */
+  /**
+   * Allows a restore only while it loses nothing but leases and outcomes. A lost redrive or cancellation must be found
+   * by people before they lift the freeze.
+   */
   #mayRestore(): boolean {
     const { items, freeze } = this.state.outbox
     return freeze === null && items.length < ITEMS_MAX && !items.some(isCancelled)
@@ -427,7 +432,7 @@ export class World {
 
   // -----------------------------------------------------------------------------------------------------------------
 
-  /** Fixes the times that the last step computed: an item is due at once, and a lease lasts until it expires. */
+  /** Replaces the times that the last step computed: each item is due at once, and each new lease is live. */
   #readTimes(): void {
     for (const item of this.#model.state.items) {
       item.due = PAST

@@ -18,7 +18,7 @@ export interface Exploration {
 }
 
 export interface Finding extends Violation {
-  /** Number of steps before the violation, or before the healing that shows it. */
+  /** Number of steps before the violation, or before `heal` found it. */
   readonly steps: number
   /** The steps in plain English. */
   readonly trace: readonly string[]
@@ -26,8 +26,9 @@ export interface Finding extends Violation {
 
 /**
  * Visits every state that is reachable from the worlds in at most `depthMax` steps, breadth first, and checks the rules
- * in each. Each state is also healed: without further faults, every payment must end. Stops at the first violation, so
- * its trace is a shortest one. A rule that healing breaks is reported only if no step without healing breaks one.
+ * in each. Also calls `heal` in each state: without further faults, every payment must end. Stops at the first
+ * violation, so its trace is a shortest one. A rule broken inside `heal` is reported only if no ordinary step breaks a
+ * rule.
  */
 export function explore(
   worlds: readonly World[],
@@ -35,7 +36,7 @@ export function explore(
   onDepth: (depth: number, states: number) => void = () => {},
 ): Exploration {
   const { stackTraceLimit } = Error
-  // A refused step throws, and its stack would cost more than the step.
+  // A refused step throws an error. Building its stack trace would cost more than the step.
   Error.stackTraceLimit = 0
   try {
     return new Search(worlds).run(depthMax, onDepth)
@@ -46,7 +47,7 @@ export function explore(
 
 interface Frontier {
   readonly keys: string[]
-  /** Numbers of the keys in the set. */
+  /** Number of each key in the set of seen states. */
   readonly numbers: number[]
   /** Index of the world of each key. */
   readonly worlds: number[]
@@ -58,7 +59,7 @@ class Search {
   readonly #seen = new StateSet()
   readonly #healed = new StateSet()
   #steps = 0
-  /** First violation that healing a state caused. */
+  /** First rule broken inside `heal`. */
   #whileHealing: Finding | null = null
 
   constructor(worlds: readonly World[]) {
@@ -81,7 +82,7 @@ class Search {
     return { states: this.#seen.size, steps: this.#steps, depth, found: found ?? this.#whileHealing }
   }
 
-  /** @param keeps whether the next states are expanded too, and therefore kept */
+  /** @param keeps whether to collect the reached states in `next`, to expand them later */
   #expandAll({ keys, numbers, worlds }: Frontier, next: Frontier, keeps: boolean): Finding | null {
     for (const [index, key] of keys.entries()) {
       const world = this.#worlds[worlds[index]!]!
@@ -106,7 +107,7 @@ class Search {
     return null
   }
 
-  /** Repeats the steps and describes each. The trace gives a worker the same number throughout. */
+  /** Runs the steps again to describe each. A worker has the same number in the whole trace. */
   #describe({ rule, detail }: Violation, before: number, last: number, isHealed: boolean): Finding {
     const { root, steps } = this.#seen.pathTo(before)
     const world = this.#worlds[root]!

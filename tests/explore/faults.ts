@@ -12,12 +12,12 @@ import type { Step } from './steps.js'
 import { World, WORLD_CEILING } from './World.js'
 import { FUTURE, type RailPolicy } from './worldState.js'
 
-/** A planted fault: one guard of the model or of the workers is missing. The exploration must find it. */
+/** A seeded fault: one guard of the model or of the workers is missing. The exploration must find it. */
 export interface Fault {
   readonly name: string
-  /** Rule that it breaks first. */
+  /** Rule that the fault breaks first. */
   readonly rule: Rule
-  /** Steps of the shortest trace. */
+  /** Number of steps in the shortest trace. */
   readonly steps: number
   /** Policies of the rails of the two payments. */
   readonly rails: readonly [RailPolicy, RailPolicy]
@@ -25,7 +25,6 @@ export interface Fault {
   readonly world?: typeof World
 }
 
-/** Builds the world of a fault. */
 export function faultyWorld({ rails, model: Model = OutboxModel, world: TheWorld = World }: Fault): World {
   return new TheWorld(rails, false, new Model(WORLD_CEILING))
 }

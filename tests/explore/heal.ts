@@ -4,14 +4,13 @@ import type { Step } from './steps.js'
 import type { World } from './World.js'
 import type { Job, WorldState } from './worldState.js'
 
-/** Called after each step, with the work of its worker before it. */
+/** Called after each step, with the job that the step's worker had before. */
 export type StepListener = (step: Step, before: Job | null) => void
 
 /**
  * Lets one worker and two people finish every payment of a world: both workers crash, leases expire, the freeze is
- * lifted, and no further fault happens. Returns a broken rule if a payment does not end.
- *
- * @param isKnown tells whether a state without faults was finished before
+ * lifted, and no further fault happens. Returns a violation if a payment does not end. @param isKnown whether an
+ * earlier call has already finished this state
  */
 export function heal(
   world: World,
@@ -77,7 +76,7 @@ class Healing {
     }
   }
 
-  /** Runs a step if it is possible. Keeps the first rule that it breaks. */
+  /** Runs a step if it is possible. Stores the first rule that a step breaks. */
   #try(step: Step): boolean {
     if (!this.#world.mayRun(step)) return false
     const before = 'worker' in step ? this.#world.state.jobs[step.worker] : null

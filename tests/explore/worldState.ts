@@ -24,7 +24,7 @@ export interface Job {
   readonly phase: 'claimed' | 'sending' | 'answered'
   /** Whether the worker still trusts its lease by its own clock. Without trust it sends nothing. */
   readonly trusted: boolean
-  /** Evidence in the answer to the claim. */
+  /** Whether the claim returned the item with an unknown outcome. */
   readonly unknown: boolean
   readonly paidLate: boolean
   readonly repeatedExpiry: boolean
@@ -33,13 +33,13 @@ export interface Job {
   readonly answer: Answer | null
 }
 
-/** Facts about one item outside the database. */
+/** What the rail knows about one item, outside the database. */
 export interface BookEntry {
   /** Number of payments that the rail made under this reference. */
   paid: number
   /** Whether the rail has refused this reference for good. */
   refused: boolean
-  /** Whether a call to a `hold` rail may have paid, and neither a recorded answer nor two people have said otherwise. */
+  /** Whether a call to a `hold` rail may have paid. A recorded answer or two people end this doubt. */
   uncertain: boolean
 }
 
@@ -115,7 +115,10 @@ function encodeItem(item: Item, nameOf: (token: string | null) => string, ceilin
   return `P${held}${rest},${count}${Number(unknown)}${Math.min(streak, 3)}${late === null ? '.' : late.state[0]}${leased}`
 }
 
-/** Distinguishes a cancelled item that was sent before: a redrive is refused if a later item of its stream was sent. */
+/**
+ * Returns C for a cancelled item that was never sent, and c for one that was. A redrive is refused if a later item of
+ * its stream was sent.
+ */
 function letterOfCancelled({ attempts }: Item): string {
   return attempts.length === 1 ? 'C' : 'c'
 }

@@ -21,7 +21,7 @@ const PROGRAM = fileURLToPath(new URL('coreProcess.mjs', import.meta.url))
 const STEPS = fileURLToPath(new URL('stepProcess.mjs', import.meta.url))
 const JOB = 'report'
 
-/** A point, and the step of stepProcess.mjs that reaches it. */
+/** A kill point, and the step of stepProcess.mjs that reaches it. */
 export interface StepPoint {
   readonly step: string
   readonly point: string
@@ -45,7 +45,6 @@ export class CoreScenario {
   #started = 0
   #messages = 0
 
-  /** Two people for two-person decisions. */
   readonly #people: readonly [Person, Person]
 
   private constructor(

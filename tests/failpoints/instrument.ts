@@ -2,14 +2,14 @@ import { parseAst } from 'vite'
 
 export interface Instrumented {
   readonly code: string
-  /** Names of its points, in file order. */
+  /** Names of the points in `code`, in file order. */
   readonly points: readonly string[]
 }
 
 /**
  * Returns a module in which the process can be killed before and after every `await`. A point is named after its file
- * and function: `outbox/OutboxRelayer.js #claim 2` is the second one there. Points are generated from the code, so none
- * is missing.
+ * and function: `outbox/OutboxRelayer.js #claim 2` is the second await of `#claim`. Points are generated from the code,
+ * so none is missing.
  */
 export function instrument(source: string, file: string): Instrumented {
   const awaits = findAwaits(parseAst(source), [])
@@ -43,7 +43,7 @@ interface Span {
 
 interface Await extends Span {
   readonly argument: Span
-  /** Function that contains it. */
+  /** Name of the function that contains the await. */
   readonly inside: string
 }
 

@@ -12,7 +12,7 @@ export interface ClaimPick {
 }
 
 /**
- * Claims that each worker believes to hold, live or lost. A worker does not learn that a lease is lost. Only a crash
+ * Claims that each worker believes to hold, live or lost. A worker does not learn that it lost a claim; only a crash
  * clears its list.
  */
 export class AssumedClaims<C> {
@@ -31,8 +31,8 @@ export class AssumedClaims<C> {
   }
 
   /**
-   * Picks suitable claims of this worker, or of the next worker that has some. Most are live, some are lost. Returns
-   * undefined if no worker has a suitable claim.
+   * Picks claims for which `suits` is true, of this worker or of the next worker that has some. Most are live, some are
+   * lost. Returns undefined if no worker has one.
    */
   pick(
     pick: ClaimPick,

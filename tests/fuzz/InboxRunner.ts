@@ -217,7 +217,8 @@ class Sequence {
         for (const message of model.messages) {
           if (message.due !== null) message.due = at(message.due) + distance
           message.lastSeen = at(message.lastSeen) + distance
-          // Moves the first sighting back with the last one, as WRITE does. A later enqueue claims in this order.
+          // `#write` sets the first sighting no later than the last one. A later enqueue gives its place in the claim
+          // order by the first sighting.
           if (!message.isWork) message.order = Math.min(message.order, message.lastSeen)
           if (message.ended !== null) message.ended = at(message.ended) + distance
           // Claims of one call expire together. A small offset makes the order of their takeover unique.

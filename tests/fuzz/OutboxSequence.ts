@@ -238,7 +238,7 @@ export class OutboxSequence {
         )
       }
       case 'seal':
-        // An open transaction of another database may delay rows to a later block, so only the size is checked here.
+        // An open transaction of another database may delay rows to a later block, so only the maximum size is checked.
         return this.#same(
           () => 'sealed',
           async () => {
@@ -464,7 +464,8 @@ export class OutboxSequence {
         this.#leases.clear(step.worker)
         return NOTHING_DONE
       case 'nextEvent': {
-        // The next event omits items with an unverified block, although a claim may lease them.
+        // next_outbox_event omits items that are blocked and not yet verified, although a claim may lease them. So
+        // nothing can be compared.
         if (this.#queue.unverified.size > 0) return NOTHING_DONE
         const rails = RAIL_CHOICES[step.rails]!
         return this.#same(
@@ -545,7 +546,7 @@ export class OutboxSequence {
     }
   }
 
-  /** Picks an item to replace: mostly one of the participant that has ended. */
+  /** Picks an item to replace: mostly an ended item of the same participant. */
   #replaced(participant: string, { pick, unfiltered }: ItemPick): string | null {
     const { items } = this.#model
     const ended = items.filter((item) => item.participant === participant && item.terminal !== null)

@@ -1,11 +1,9 @@
 import type { Queryable } from '../../libs/db/index.js'
 
 /**
- * Times of one sequence: microseconds since its start, by PostgreSQL's clock.
- *
- * A fuzz never waits for a clock, so a slow machine cannot change its result. Past and future times are days away,
- * and a jump of the clock is longer than that. A time that PostgreSQL computes is a `Rule` until it is read. A rule is
- * a range after another time.
+ * Times of one sequence: microseconds since its start, by PostgreSQL's clock. A fuzz never waits for a clock, so a slow
+ * machine cannot change its result. Past and future times are days away, and a jump of the clock is longer than that. A
+ * time that PostgreSQL computes is a `Rule`, a range after a known time, until it is read.
  */
 export const SECOND = 1_000_000
 const FAR = 500_000 * SECOND
@@ -13,12 +11,12 @@ export const JUMP = 2 * FAR
 /** Times within this limit could become due during the sequence. */
 export const SOON = 3600 * SECOND
 
-/** Time within a range after the call, or after the time of the last attempt or claim in the row. */
+/** Expected range of a time, counted from the call, or from the last attempt or claim in the row. */
 export interface Rule {
   readonly since: 'call' | 'attempt' | 'claim'
   readonly min: number
   readonly max: number
-  /** Earliest time. */
+  /** Earliest time, which overrides the range. */
   readonly notBefore?: number
 }
 

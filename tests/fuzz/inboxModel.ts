@@ -56,12 +56,15 @@ export interface Retry extends ReturnedClaim {
   readonly delaySeconds: number | null
 }
 
-/** Times within one batch differ by microseconds. */
+/** Rows of one batch get times that differ by a few microseconds. */
 const JUST_NOW: Rule = { since: 'call', min: 0, max: 10 }
 
 export class InboxModel {
   readonly #messages = new Map<string, Message>()
-  /** Events by key, which outlive the message. The same differing content is recorded once. */
+  /**
+   * Events by message key, kept after the message is purged. Repeated deliveries of the same different content give one
+   * event.
+   */
   readonly events = new Map<string, string[]>()
   #arrivals = 0
   #fences = 0

@@ -118,7 +118,7 @@ export class OutboxModel {
     return this.pending.some((other) => other.ordered && other.participant === participant && other.position < position)
   }
 
-  /** Returns items that a claim of these rails may lease, now or later. */
+  /** Returns items of these rails that a claim may lease, now or when they are due. */
   #openTo(rails: readonly string[] | null, isMessage: boolean | null): Item[] {
     return this.pending.filter(
       (item) =>
@@ -275,12 +275,12 @@ export class OutboxModel {
     })
   }
 
-  /** Returns the attempt count of the queue row, which stops at the ceiling. The ledger counts on. */
+  /** Returns attempt_count of the queue row, which stops at the ceiling, while the ledger counts further. */
   countOf({ attempts }: Item): number {
     return Math.min(attempts.length, this.#ceiling)
   }
 
-  /** Records an expired lease. Its worker may have called the rail. */
+  /** Records an expired lease. The outcome becomes unknown if the worker may have called the rail. */
   #expire(item: Item): void {
     const { token, worker, mark } = item.lease!
     item.unknown ||= this.mayHaveCalled(item.lease!)
@@ -358,7 +358,7 @@ export class OutboxModel {
 
   // Outcomes ------------------------------------------------------------------------------------------------------
 
-  /** Records one outcome. A batch reports the same refusal as a verdict. */
+  /** Records one outcome. A batch returns a refusal as a verdict instead. */
   complete(worker: string, outcome: Outcome): string {
     this.#liveLease(worker, outcome.item, outcome.token)
     return this.#record(worker, outcome)
@@ -422,7 +422,7 @@ export class OutboxModel {
     return attemptNo === this.#ceiling && hold === null ? 'FAILED' : 'RETRYABLE'
   }
 
-  /** Records a contradiction: two successes under two references may be two payments. */
+  /** Records TERMINAL_BLOCKED if a late success has another reference, because the rail may have paid twice. */
   #alarmIfPaidOtherwise({ late, events }: Item, reference: string | null): void {
     if (late?.state === 'DISPATCHED' && late.reference !== reference)
       events.push({ type: 'TERMINAL_BLOCKED', report: late })
@@ -441,7 +441,10 @@ export class OutboxModel {
     item.events.push({ type: 'HOLD_PLACED' })
   }
 
-  /** Records a late outcome. A late success changes the item, but is never its outcome. */
+  /**
+   * Records a late outcome. A late success makes a pending item unknown; on an ended item it holds the pending redrives
+   * and replacements.
+   */
   reportLate(worker: string, name: string, report: LateReport): string {
     const item = this.#item(name)
     const holds = item.lease?.token === report.token && item.lease.worker === worker
@@ -564,7 +567,7 @@ export class OutboxModel {
   whyNotCancellable(item: Item): string | undefined {
     const { freeze } = this.#state
     if (item.terminal !== null) return isCancelled(item) ? 'CANCELLED' : item.terminal
-    // Also an expired lease: its worker may still be in the call.
+    // An expired lease counts too: its worker may still be calling the rail.
     if (item.lease !== null) return 'LEASED'
     if (item.late !== null || this.#debt(item).some(reportedPaid)) return 'LATE_OUTCOME'
     if (item.unknown) return 'OUTCOME_UNKNOWN'
@@ -689,7 +692,7 @@ export class OutboxModel {
     return true
   }
 
-  /** Detects a freeze and marks the items that were pending when it began. */
+  /** Marks as unknown the items that were pending when a freeze began. Without a freeze, changes nothing. */
   heartbeat(): string {
     if (this.#state.freeze === null) return 'open'
     this.markFrozen()

@@ -31,7 +31,7 @@ export class OutboxQueue {
   readonly #model: OutboxModel
   readonly #nameOf: (uuid: string) => string
   readonly #ids = new Map<string, string>()
-  /** Items whose block the next claim must verify. */
+  /** Items that the database shows as blocked until the next claim verifies it. */
   #unverified: ReadonlySet<string> = new Set()
 
   constructor(superuser: Queryable, timeline: Timeline, model: OutboxModel, nameOf: (uuid: string) => string) {
@@ -81,7 +81,8 @@ export class OutboxQueue {
         expiry_streak: [item.streak, row.expiry_streak],
         late_outcome: [late && `${late.state} ${late.reference}`, row.late],
         hold_reason: [item.hold, row.hold_reason],
-        // After a concurrent commit the database may still show an item as blocked. The next claim verifies that.
+        // The database may still show an item as blocked after a concurrent commit unblocked it. The next claim
+        // verifies that.
         blocked: [blocked || (row.blocked && row.block_unverified), row.blocked],
       }),
       ...timeDifference(`${item.name}: due`, item.due, row.due, known),

@@ -1,7 +1,10 @@
 import { runProgram } from '../../scorecard/runSpec.js'
 import { defineScenario } from '../../scorecard/Scenario.js'
 
-/** Mutants of the short run, which remove guards of two-person decisions. All mutants take 15 minutes on two cores. */
+/**
+ * Mutants of the short run: those that remove guards of two-person decisions. A run of all mutants takes 15 minutes on
+ * two cores.
+ */
 const SHORT = [
   'one person decides alone',
   'any login may name the person who acts',

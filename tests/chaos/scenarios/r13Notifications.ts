@@ -77,7 +77,7 @@ interface Bench {
   readonly proxy: TcpProxy
 }
 
-/** Suppresses notifications. Returns a function that undoes it. */
+/** Suppresses notifications. Returns a function that restores them. */
 async function startFault(
   silence: NotificationFault,
   { fixture, scenario, proxy }: Bench,

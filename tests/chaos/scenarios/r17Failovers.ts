@@ -167,7 +167,8 @@ class FailoverRun {
   }
 
   /**
-   * Checks the cause of the freeze, the marks and that nothing is sent, counts the lost outcomes, and lifts the freeze.
+   * Waits for the freeze and checks its cause. Counts lost outcomes, pending items not marked unknown, and payments
+   * sent while frozen. Then lifts the freeze.
    */
   async #frozenAndLifted(cause: string, endedBefore: bigint): Promise<void> {
     const epoch = await waitUntil('dispatch is frozen', async () => {

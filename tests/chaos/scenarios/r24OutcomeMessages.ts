@@ -30,7 +30,10 @@ type Fault = keyof typeof PAYMENTS_PER
 const FAULTS: readonly Fault[] = ['worker killed', 'worker frozen', 'server killed', 'server restarted']
 
 export interface OrderOptions {
-  /** Where the handler writes. `outside` breaks the promise on purpose. @default 'tx' */
+  /**
+   * Where the handler writes. With `outside` it writes outside the transaction, so that the scenario must report
+   * outcomes written twice. @default 'tx'
+   */
   readonly handler?: 'tx' | 'outside'
   /** Faults besides handlers that kill their process. @default all */
   readonly faults?: readonly Fault[]
@@ -45,7 +48,7 @@ export default defineScenario({
   run: (fixture, size) => runOrders(fixture, size),
 })
 
-/** Runs the scenario with its usual handler, or with one that it must find wrong. */
+/** Runs the scenario. With the handler `outside` it must report a defect. */
 export async function runOrders(
   fixture: ScenarioFixture,
   { payments, workers }: { readonly payments: number; readonly workers: number },

@@ -15,7 +15,7 @@ import { createPerson, type Person } from '../../support/outboxPeople.js'
 import { openConnection, type Connection } from '../../support/race.js'
 import { defineScenario } from '../../scorecard/Scenario.js'
 
-/** Participant with a limit on the sum of a window. */
+/** Participant whose payments a limit bounds, by their sum per window. */
 interface Limited {
   readonly participantId: string
   readonly limit: string
@@ -126,7 +126,7 @@ function instruction(participantId: string, random: Random): OutboxInstruction {
   }
 }
 
-/** Releases held payments and sets limits again, until the writers have ended. */
+/** Releases held payments and renews limits, until the writers have ended. */
 async function decide(
   db: TestDatabase,
   { control }: Person,

@@ -164,7 +164,7 @@ class BankScenario {
     this.defects.push(...(await findRemains(superuserOf(this.db), statement.railType)))
   }
 
-  /** Compares what a killed run left with nothing, or with the whole run. */
+  /** Requires that a killed run left either nothing or the complete run. */
   async #checkRemains(statement: PlantedStatement): Promise<void> {
     const client = superuserOf(this.db)
     const runs = await this.#count('SELECT count(*) FROM reconciliation_runs WHERE rail_type = $1', [

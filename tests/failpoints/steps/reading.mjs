@@ -1,4 +1,4 @@
-// Steps for every read. Killing a process during a read must do no harm.
+// Steps for every read. A process killed during a read must leave nothing behind.
 import { randomUUID } from 'node:crypto'
 
 const LAST = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
