@@ -3,7 +3,7 @@ import { type FileHandle, open, readFile, rename } from 'node:fs/promises'
 const LOG_BYTES_MAX = 10_000_000
 const TAIL_LINES = 20
 
-/** `%p` and `%e` make it possible to find the lines of one process by its pid and SQLSTATE. */
+/** Prefix with pid (`%p`) and SQLSTATE (`%e`), by which `reports` finds a line. */
 export const LOG_LINE_PREFIX = '%m [%p] %e '
 
 /** Log file of the server, and the position where one call of `startEmbedded` begins. */

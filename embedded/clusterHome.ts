@@ -4,8 +4,7 @@ import { type Account, accountForNewCluster, accountOfCluster, canReach } from '
 import { EmbeddedError, hasCode } from './errors.js'
 
 /**
- * Folders of a cluster and the account of its server. All paths are free of links, because the server must not depend
- * on one.
+ * Folders of a cluster and the account of its server. All are real paths, because the server must not depend on a link.
  */
 export interface ClusterHome {
   readonly path: string

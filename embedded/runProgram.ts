@@ -19,9 +19,8 @@ interface RunOptions {
 }
 
 /**
- * Runs a program to its end, as the account if one is given. Rejects with `stderr` on a non-zero exit. When it settles,
- * the program has ended, also after an abort. The `signal` of execFile is not used, because it does not wait for the
- * end.
+ * Runs a program to its end, as the account if one is given. Rejects with `stderr` on a non-zero exit. When the promise
+ * settles, the program has ended, also after an abort; with the `signal` option of execFile it might still run.
  */
 export async function runProgram(
   file: string,

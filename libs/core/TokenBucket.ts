@@ -29,7 +29,7 @@ export class TokenBucket {
     return Math.floor(this.#tokens)
   }
 
-  /** Returns the milliseconds until the bucket holds `count` tokens. It never holds more than `burst`. */
+  /** Returns the milliseconds until the bucket holds `count` tokens. `count` must not exceed `burst`. */
   waitMs(count = 1): number {
     this.#refill()
     return this.#tokens >= count ? 0 : ((count - this.#tokens) / this.#perSecond) * 1_000

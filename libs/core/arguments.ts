@@ -91,7 +91,7 @@ export function rejectUnknownKeys(given: object, known: readonly string[], name:
   }
 }
 
-/** Returns the closest known word. It differs by at most two edits, and by fewer than half of its letters. */
+/** Returns the known word with the fewest edits: at most two, and fewer than half the letters of `word`. */
 export function nearestSpelling(word: string, known: Iterable<string>): string | undefined {
   let nearest: string | undefined
   let editsOfNearest = Math.min(EDITS_MAX, Math.ceil(word.length / 2) - 1) + 1

@@ -8,7 +8,7 @@ export interface Clock {
   now(): Date
   /**
    * Whole milliseconds since an arbitrary moment of this process; never goes back. For durations and deadlines. Whole,
-   * because timers and `latency_ms` refuse fractions.
+   * because the column `latency_ms` is an integer.
    */
   monotonicMs(): number
 }

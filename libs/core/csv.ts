@@ -1,6 +1,6 @@
 /**
- * Returns a record of a CSV file by RFC 4180, without the line break. Null is an empty cell, and a list or an object is JSON. A text that a
- * spreadsheet would run as a formula gets an apostrophe in front.
+ * Formats one CSV record (RFC 4180) without a line break. Null becomes an empty cell; a list or an object becomes JSON.
+ * Text that a spreadsheet would run as a formula gets an apostrophe in front.
  */
 export function csvRecord(values: readonly unknown[]): string {
   return values.map(csvCell).join(',')
@@ -15,5 +15,5 @@ function csvCell(value: unknown): string {
 
 /** Beginnings of formulas, with the full-width forms that some spreadsheets accept too. */
 const FORMULA = /^[=+\-@\t\r\n＝＋－＠]/
-/** Text that no program splits, whatever its separator is. */
+/** Text that needs no quotes, whichever separator the reader uses. */
 const PLAIN = /^[\w .:/+-]*$/

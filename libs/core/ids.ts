@@ -32,8 +32,8 @@ export function isUuid(value: unknown): value is string {
 }
 
 /**
- * Returns a UUID as 32 hexadecimal digits. The field `EndToEndId` of ISO 20022 holds 35 characters, a UUID has 36. The
- * worker calls it for each payment, and `replaceAll` takes three times as long.
+ * Returns a UUID as 32 hexadecimal digits: the field `EndToEndId` of ISO 20022 holds 35 characters, a UUID has 36.
+ * Slices the text, because the worker calls this function for each payment and `replaceAll` is slower.
  */
 export function compactUuid(uuid: string): string {
   return uuid.slice(0, 8) + uuid.slice(9, 13) + uuid.slice(14, 18) + uuid.slice(19, 23) + uuid.slice(24)

@@ -93,8 +93,8 @@ const INDEX = /^(?:0|[1-9]\d*)$/
 const POINTER = /^(?:\/(?:[^~/]|~[01])*){1,32}$/
 
 /**
- * Returns the text that jsonb prints for this number. PostgreSQL stores it as `numeric`, exact and expanded, so a short
- * literal with a large exponent would take kilobytes. The bounds therefore count digits as `numeric` does.
+ * Returns the text that jsonb prints for this number. jsonb stores a number as `numeric`, exact and expanded, so a
+ * short literal with a large exponent would take kilobytes. The bounds therefore count digits as `numeric` does.
  */
 export function printJsonNumber(path: ArgumentName, value: number): string {
   if (!Number.isFinite(value)) throw new ArgumentRangeError(path, 'expected a finite number, got NaN or an infinity')

@@ -1,6 +1,6 @@
 /**
- * Limits of every input. The same numbers are in `schema/`, because the database decides. With these, a call is refused
- * before any I/O, and the error names the argument.
+ * Limits of inputs. `schema/` has the same numbers and enforces them. These constants refuse a call before any I/O,
+ * with an error that names the argument.
  */
 
 /**
@@ -22,8 +22,8 @@ export const PAYLOAD_BYTES_MAX = 65_536
 export const PAYLOAD_DEPTH_MAX = 32
 
 /**
- * Exponent of the limit |n| < 10^21. Beyond it JavaScript writes exponents, and `1e131071` would expand to 128 KiB
- * inside jsonb.
+ * Exponent of the limit |n| < 10^21. JavaScript writes larger numbers with an exponent, and `1e131071` would expand to
+ * 128 KiB inside jsonb.
  */
 export const NUMBER_MAGNITUDE = 21
 
@@ -32,14 +32,11 @@ export const NUMBER_SCALE_MAX = 20
 
 /**
  * Maximum length of a number literal in JSON text: sign, 21 digits, point and 20 digits are 43, and the rest is a
- * reserve. A longer literal is refused before its digits are counted, because counting would be the most expensive part
- * of the request.
+ * reserve. A longer literal is refused before its digits are counted, because counting is expensive.
  */
 export const NUMBER_LITERAL_LENGTH_MAX = 64
 
-/**
- * Maximum size of JSON text from HTTP or a file, unless the reader allows more. It fits one payload and its envelope.
- */
+/** Default maximum size of JSON text from HTTP or a file. One payload and its envelope fit. */
 export const JSON_TEXT_BYTES_MAX = 262_144
 
 export const LEASE_SECONDS = Object.freeze({ min: 1, max: 3_600 })

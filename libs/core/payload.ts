@@ -103,8 +103,8 @@ class PayloadWriter {
   }
 
   /**
-   * Appends text and checks its length at once, because shared references can expand a small graph without end. Each
-   * character counts as at least one byte.
+   * Appends text and checks its length at once, because a small object with shared references can expand exponentially.
+   * Each character is at least one byte.
    */
   #append(chunk: string): void {
     this.#text += chunk

@@ -4,7 +4,7 @@ import { ERROR_MESSAGE_LENGTH_MAX } from './limits.js'
 /**
  * Redacts the text of a rail, a handler or an error for an append-only ledger. Replaces card numbers, account numbers,
  * phone numbers and credentials by their kind; bounds the rest and makes it storable. Every wrapper that stores error
- * text calls it. If in doubt it removes too much, because a stored number can never be removed.
+ * text calls `redact`. If in doubt, `redact` removes too much, because nothing can be removed from the ledger.
  */
 export function redact(text: string, lengthMax: number = ERROR_MESSAGE_LENGTH_MAX): string {
   // Cuts the text first, because patterns over megabytes are slow and only the beginning is kept anyway.
@@ -21,8 +21,8 @@ export function redact(text: string, lengthMax: number = ERROR_MESSAGE_LENGTH_MA
 const LENGTH_READ_MAX = 16_384
 
 /**
- * End of a cut text. It may be a part of a number that matches no pattern, so it is dropped. Longer than any grouped
- * number.
+ * End of a cut text. `redact` drops it, because part of a number may match no pattern. No grouped number has 64
+ * characters.
  */
 const CUT_END = /[\w .()+-]{0,64}$/
 

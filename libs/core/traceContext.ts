@@ -1,7 +1,7 @@
 /**
- * W3C Trace Context as stored with an instruction: a traceparent and, after a space, a tracestate. It comes from
- * untrusted headers, and no payment depends on it, so an invalid one is dropped without an error. The database applies
- * the same rule (`trace_context_or_null`).
+ * W3C Trace Context as stored with an instruction: a traceparent and, after a space, a tracestate. The headers are
+ * untrusted and no payment depends on them, so an invalid context is dropped without an error. The SQL function
+ * `trace_context_or_null` applies the same rule.
  */
 export interface TraceContext {
   readonly traceparent: string

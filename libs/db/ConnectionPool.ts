@@ -59,8 +59,8 @@ export class ConnectionPool {
         this.#open.delete(removed)
         if (this.#open.size === 0) this.#whenEmpty?.()
       })
-      // An idle connection that dies is replaced when needed, and no caller waits for it. Without a listener the event
-      // would end the process.
+      // The pool replaces a dead idle connection when needed. Without a listener, its error event would end the
+      // process.
       pool.on('error', () => {})
       return pool
     }
@@ -138,7 +138,7 @@ export class ConnectionPool {
 
   async #closeAll(timeoutMs: number): Promise<void> {
     // The driver reports a pool as ended while its sockets are still closing. Open sockets would block a DROP DATABASE,
-    // so this waits for the last one.
+    // so `#closeAll` waits until the last connection is removed.
     const allRemoved = new Promise<void>((resolve) => {
       this.#whenEmpty = resolve
       if (this.#open.size === 0) resolve()
@@ -200,11 +200,11 @@ export class CheckedOutConnection {
   }
 
   /**
-   * Returns the connection to its pool. Closes the connection instead if the server does not answer, if a transaction
-   * is still open, or if SET ROLE fails. SET ROLE is sent right behind the caller's last statement, so it costs no
-   * round trip. With `roleKept`, SET ROLE is skipped unless a statement failed or the last SET ROLE is a second old:
-   * the role may have been revoked since. Resolves to whether the server answered. If it did not, an earlier error may
-   * not be the answer to the statement.
+   * Returns the connection to its pool. Closes it instead if the server does not answer, if a transaction is still
+   * open, or if SET ROLE fails. SET ROLE is sent right behind the caller's last statement, so it costs no round trip.
+   * `roleKept` skips SET ROLE, unless a statement failed or the last SET ROLE is a second old, because the role may
+   * have been revoked since. Resolves to false if the server did not answer: an earlier error may then not be its
+   * answer to the statement.
    */
   return({ roleKept = false } = {}): Promise<boolean> {
     this.#returned ??= this.#settle(roleKept)

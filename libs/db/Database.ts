@@ -73,7 +73,7 @@ export class Database {
     return this.as(role).transaction(callback)
   }
 
-  /** Opens this database a second time, for statements and locks that may take this long. The caller closes it. */
+  /** Opens a second `Database` with this timeout for statements and locks. The caller closes it. */
   reopen({ statementTimeoutMs }: Required<Pick<DatabaseOptions, 'statementTimeoutMs'>>): Database {
     return new Database({ ...this.#options, statementTimeoutMs, lockTimeoutMs: statementTimeoutMs, connectionsMax: 2 })
   }
@@ -198,7 +198,7 @@ export type RoleProbe =
     }
   | { readonly role: string; readonly usable: false; readonly reason: string; readonly remedy: string | undefined }
 
-/** Tries each role on a separate connection and reports missing grants. Changes nothing. */
+/** Tries each role and reports missing grants. Uses a connection outside the pools and changes nothing. */
 async function probeRoles(options: ResolvedOptions, roles: readonly string[]): Promise<RoleReport> {
   const config = await locate(clientConfig(options.target, options), options.target)
   const client = new Client({ ...config, query_timeout: options.connectTimeoutMs })

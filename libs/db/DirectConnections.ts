@@ -80,7 +80,7 @@ class DirectRole extends CallRunner implements RoleHandle {
     this.#shared = shared
   }
 
-  // Fields, not methods: callers use them without the handle, or spread the handle and replace one of them.
+  // Fields instead of methods, because callers destructure the handle, or spread it and replace one of them.
   readonly query = <R>(text: string, values?: readonly unknown[]): Promise<Rows<R>> => this.run<R>({ text, values })
 
   readonly transaction = <T>(callback: RoleTransactionCallback<T>): Promise<T> => {

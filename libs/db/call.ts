@@ -24,8 +24,8 @@ export async function call<R>(
 }
 
 /**
- * Role of a `Database`. It receives a function call instead of SQL text, so it knows that the call cannot change the
- * role of the connection.
+ * Role handle of a `Database`. It receives a function call instead of SQL text, so it knows that the call cannot change
+ * the role of the connection.
  */
 export abstract class CallRunner {
   abstract run<R>(call: FunctionCall): Promise<Rows<R>>

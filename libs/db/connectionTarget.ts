@@ -66,7 +66,7 @@ function parse(argument: string, text: unknown): URL {
       `expected postgres://user:password@host:port/database${got}; for development, embedded:FOLDER starts a server`,
     )
   }
-  // WHATWG refuses credentials before an empty host; libpq reads it as the local machine.
+  // The URL parser refuses credentials before an empty host. libpq reads an empty host as the local machine.
   const withHost = text.replace(/^([^?#]*@)(?=[/?]|$)/, '$1localhost')
   if (!URL.canParse(withHost)) throw badlyEncoded(argument)
   return new URL(withHost)

@@ -39,7 +39,10 @@ export async function setRole(client: ClientBase, { role, login, timeoutMs }: Ro
   if (current !== role) throw new RoleError(role, `the connection is in role ${current} instead of ${role}`, {})
 }
 
-/** Returns up to three logins that may act as the role, for the remedy; no worker's login for the role of another. */
+/**
+ * Returns up to three logins that may act as the role, for the remedy. Logins of workers (symphony_executor) count only
+ * for their own role.
+ */
 async function loginsOf(client: ClientBase, role: string): Promise<readonly string[]> {
   try {
     const { rows } = await client.query<{ login: string }>(LOGINS, [role])

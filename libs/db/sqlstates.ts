@@ -35,7 +35,10 @@ export function isAppendOnlyError(message: string, table: string | undefined): b
   )
 }
 
-/** PostgreSQL never translates the messages of its internal errors. Several routines raise this one. */
+/**
+ * Recognises a call of a function that a deployment has replaced. Several routines raise this error, so only its
+ * message identifies it. PostgreSQL never translates internal errors.
+ */
 export function isReplacedFunctionError(sqlstate: string, message: string): boolean {
   return sqlstate === 'XX000' && /^cache lookup failed for function \d+$/.test(message)
 }

@@ -77,27 +77,27 @@ export class StatementNames {
 }
 
 /**
- * Formats a time as text with microseconds. A Date has only milliseconds, and a page that sorts by a displayed time
- * must not lose digits.
+ * Returns SQL that formats a time with microseconds. A Date has only milliseconds, and a page that sorts by a displayed
+ * time must not lose digits.
  */
 export function isoMicros(expression: string): string {
   return `to_char(${expression} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
 }
 
-/** Returns microseconds since 1970 as text, for a cursor. */
+/** Returns SQL for the microseconds since 1970 as text, for a cursor. */
 export function epochMicros(expression: string): string {
   return `(extract(epoch FROM ${expression}) * 1000000)::bigint::text`
 }
 
-/** Returns the time of `epochMicros`, exact to the microsecond: a double holds it exactly until the year 2255. */
+/**
+ * Returns SQL that turns the text of `epochMicros` back into a time. A double, by which PostgreSQL multiplies an
+ * interval, holds microseconds exactly until the year 2255.
+ */
 export function fromEpochMicros(parameter: string): string {
   return `('epoch'::timestamptz + ${parameter}::bigint * interval '1 microsecond')`
 }
 
-/**
- * Returns the smallest UUID version 7 of that moment, so that rows with such ids are found by time without another
- * index.
- */
+/** Returns SQL for the smallest UUID version 7 of a moment. Queries by time can then use the index of the ids. */
 export function minUuidV7At(time: string): string {
   return `(lpad(to_hex((extract(epoch FROM ${time}) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid`
 }

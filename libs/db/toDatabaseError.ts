@@ -51,7 +51,9 @@ export function isLeaseLostError(error: unknown): boolean {
   return leaseLostErrorIn(error) !== undefined
 }
 
-/** Finds the LeaseLostError in an error and its causes. It has the outcome that the token recorded before, if any. */
+/**
+ * Finds the LeaseLostError in an error and its causes. Its `recorded` is the outcome that the token recorded before.
+ */
 export function leaseLostErrorIn(error: unknown): LeaseLostError | undefined {
   const seen = new Set<unknown>()
   const open = [error]
@@ -112,9 +114,9 @@ function isStandbyRefusal({ code, routine }: ServerError): boolean {
 }
 
 /**
- * Recognises a prepared statement that the session no longer has, or that no longer fits the schema. Nothing was
- * executed. The second case shares its SQLSTATE with all unsupported features, so the routine decides. The third is a
- * function that a deployment replaced between the start of the statement and its call.
+ * Recognises three errors after which nothing was executed: the session no longer has the prepared statement, the
+ * statement no longer fits the schema, or a deployment replaced the function before its call. The second shares its
+ * SQLSTATE with all unsupported features, so the routine identifies it.
  */
 function isStaleStatement({ code, routine, message }: ServerError): boolean {
   return (

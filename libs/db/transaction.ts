@@ -163,7 +163,7 @@ class TransactionHandle implements RoleTransaction {
 
 const ROLE_SAVEPOINT = 'symphony_as_role'
 
-/** Throws unless the server answered COMMIT. It ends a failed transaction with ROLLBACK. */
+/** Throws unless the server answered COMMIT. For a failed transaction the server answers ROLLBACK. */
 export function assertCommitted({ command }: QueryAnswer<unknown>, swallowed: DatabaseError | undefined): void {
   if (command !== 'COMMIT') throw swallowedIn(swallowed)
 }

@@ -6,8 +6,8 @@ import { OWNER_ROLE, RUNTIME_ROLES } from './roles.js'
 import type { SchemaFile } from './schemaFiles.js'
 
 /*
- * Statements of the installer and the doctor, besides the files of schema/. They have no parameters, so that a dry run prints
- * exactly what a deployment executes. Queries about the server are in reads.ts.
+ * Statements of the installer and the doctor, besides the files of schema/. They have no parameters, so that a dry run
+ * prints exactly the SQL that a deployment executes. Queries about the server are in reads.ts.
  */
 
 /** SQL that is run or printed as it is. */
@@ -109,15 +109,15 @@ END
 $$;
 SET LOCAL statement_timeout = ${INSTALLER_STATEMENT_TIMEOUT_MS};`
 
-/**
- * Drops the view, the table it reads and the type of its column. It uses no CASCADE, because other dependent objects
- * are not ours.
- */
+/** Drops the objects of Symphony's earlier design. Uses no CASCADE, because other dependent objects are not ours. */
 export const DROP_LEGACY = `DROP VIEW IF EXISTS supervisor_outbox_status;
 DROP TABLE IF EXISTS payment_outbox;
 DROP TYPE IF EXISTS outbox_status;`
 
-/** Drops these functions and those of ours that depend on them. The files create all of them again. */
+/**
+ * Returns the statement that drops these functions and our functions that depend on them. The files create all of them
+ * again.
+ */
 export async function dropFunctions(tx: Queryable, schema: string, names: readonly string[]): Promise<string> {
   const { rows } = await tx.query<{ list: string | null }>(WITH_DEPENDENT_FUNCTIONS, [schema, names])
   const list = rows[0]?.list ?? null

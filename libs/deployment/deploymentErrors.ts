@@ -10,8 +10,8 @@ import { OWNER_ROLE } from './roles.js'
 export function legacyObjectsError(schema: string, objects: readonly NamedObject[]): DeploymentError {
   return new DeploymentError(
     'DEPLOYMENT_LEGACY_OBJECTS',
-    `The schema ${schema} still contains the previous outbox: ${list(objects)}.`,
-    { remedy: 'Save its contents, then deploy with --drop-legacy, which drops it.' },
+    `The schema ${schema} contains objects of Symphony's earlier design: ${list(objects)}.`,
+    { remedy: 'Save their contents, then deploy with --drop-legacy, which drops them.' },
   )
 }
 

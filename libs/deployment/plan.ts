@@ -37,13 +37,13 @@ export function openingSteps(facts: ServerFacts, schema: string, { cluster }: Sc
       ? [{ title: 'grant the owner role', sql: grantOwnerToLogin(facts.login, facts.version) }]
       : []),
     ...schemaSteps(facts, schema),
-    { title: 'as the owner, in the schema', sql: enterSchemaAsOwner(schema) },
+    { title: 'switch to the owner role and the schema', sql: enterSchemaAsOwner(schema) },
   ]
 }
 
 /**
- * Steps for the roles and the logins only. They set no gateways, because the restore brings the settings row that names
- * them.
+ * Steps for the roles and the logins only. They set no gateways, because a restore brings the row of
+ * `symphony_settings` that names them.
  */
 export function roleSteps(facts: ServerFacts, { cluster }: SchemaFiles, logins: readonly Login[]): readonly Step[] {
   return [
@@ -65,9 +65,9 @@ interface Changes {
 export function fileSteps(files: SchemaFiles, release: Release, changes: Changes): readonly Step[] {
   const { dropLegacy, tables, dropOutdated } = changes
   return [
-    ...(dropLegacy ? [{ title: 'drop what the outbox before this one left', sql: DROP_LEGACY }] : []),
-    { title: 'the lock of every table there is', sql: LOCK_TABLES },
-    ...(dropOutdated === '' ? [] : [{ title: 'drop what cannot be replaced in place', sql: dropOutdated }]),
+    ...(dropLegacy ? [{ title: 'removal of objects of the earlier design', sql: DROP_LEGACY }] : []),
+    { title: 'lock on all tables', sql: LOCK_TABLES },
+    ...(dropOutdated === '' ? [] : [{ title: 'removal of outdated functions and views', sql: dropOutdated }]),
     ...tables.map(fileStep),
     ...files.repeatable.map(fileStep),
     { title: 'the record of this deployment', sql: recordDeployment(release, inOrder(files)) },
@@ -88,8 +88,8 @@ export function closingSteps(
   return [
     ...logins
       .filter(({ gateway }) => gateway !== undefined)
-      .map((login) => ({ title: `${login.name} acts for people`, sql: setActorGateway(login) })),
-    { title: 'as the login again', sql: LEAVE_SCHEMA },
+      .map((login) => ({ title: `the gateway ${login.name}`, sql: setActorGateway(login) })),
+    { title: 'switch back to the login', sql: LEAVE_SCHEMA },
     ...(needsOwnerGrant(facts) ? [{ title: 'revoke the owner role', sql: revokeOwnerFromLogin(facts.login) }] : []),
     ...(dedicatedDatabase ? [{ title: 'a database for Symphony alone', sql: dedicateDatabase(facts.database) }] : []),
     ...logins.map((login) => loginStep(login, facts.version)),
@@ -103,7 +103,7 @@ export function needsOwnerGrant({ mayActAsOwner }: ServerFacts): boolean {
 function schemaSteps({ schemaOwner }: ServerFacts, schema: string): readonly Step[] {
   if (schemaOwner === OWNER_ROLE) return []
   if (schemaOwner === undefined) return [{ title: 'the schema', sql: createSchema(schema) }]
-  return [{ title: 'the schema becomes ours', sql: giveSchemaToOwner(schema) }]
+  return [{ title: 'transfer of the schema to the owner role', sql: giveSchemaToOwner(schema) }]
 }
 
 function fileStep({ name, sql }: SchemaFile): Step {

@@ -74,7 +74,7 @@ export interface NamedObject {
   readonly isLegacy: boolean
 }
 
-/** Reads the objects of the schema that do not belong to our owner, and those of the legacy outbox. */
+/** Reads the objects of the schema that do not belong to our owner, and those of Symphony's earlier design. */
 export async function readForeignObjects(tx: Queryable, schema: string): Promise<readonly NamedObject[]> {
   const { rows } = await tx.query<NamedObject>(FOREIGN_OBJECTS, [schema, OWNER_ROLE])
   return rows

@@ -4,12 +4,15 @@ import type { Queryable } from '../db/index.js'
 import { guardListener, IntervalWorker } from '../worker/index.js'
 import { readHashing, readNextDestinations, storeSearchDestinations } from './reads/destinations.js'
 
-/** Minimum size of the key, so that a reader of the hashes cannot find it by trying. */
+/** Minimum size of the key. A reader of the hashes could find a shorter one by trial. */
 const KEY_BYTES_MIN = 32
 
 /** Hashes destinations with a key that the database does not have. */
 export class DestinationHash {
-  /** Name of the key, stored beside the hashes. Destinations are hashed without spaces, so none has this hash. */
+  /**
+   * Name of the key, stored beside the hashes: part of the hash of a fixed text. The text has spaces, so no destination
+   * has the same hash.
+   */
   readonly keyName: string
   readonly #key: string
 
@@ -21,7 +24,9 @@ export class DestinationHash {
     this.keyName = this.#hmac('name of the key').toString('hex').slice(0, 16)
   }
 
-  /** Spaces and letter case do not matter: `DE89 3704` and `de893704` are the same account. */
+  /**
+   * Returns the hash of a destination. Ignores spaces and letter case: `DE89 3704` and `de893704` are the same account.
+   */
   of(destination: string): Buffer {
     return this.#hmac(destination.normalize('NFKC').replaceAll(/\s+/gu, '').toUpperCase())
   }
@@ -31,7 +36,7 @@ export class DestinationHash {
   }
 }
 
-/** A run failed, or the hashes have another key. The next run hashes the same block. */
+/** A run failed, or the stored hashes have another key. The next run hashes the same block. */
 export interface HasherEvent {
   readonly type: 'search.fault'
   readonly error: unknown
@@ -43,8 +48,8 @@ export interface HasherCounts {
 }
 
 /**
- * Stores hashes of the destinations of projected payments, block by block. Runs as symphony_control in the process of
- * the API, which has the key: that role reads payloads already, and a worker's role reads no table.
+ * Stores hashes of the destinations of projected payments, block by block. Runs in the process of the API, which has
+ * the key, as symphony_control, which may read payloads. The role of workers reads no table.
  */
 export class DestinationHasher extends IntervalWorker<HasherCounts> {
   readonly #role: Queryable
@@ -80,7 +85,10 @@ export class DestinationHasher extends IntervalWorker<HasherCounts> {
     return { blocks, more: blocks === BLOCKS_PER_RUN }
   }
 
-  /** Hashes of two keys would not find each other. Reports another key once. */
+  /**
+   * Returns false if the stored hashes have another key: a search by one key does not find hashes of the other. Reports
+   * this once.
+   */
   async #mayHash(): Promise<boolean> {
     const { keyName } = await readHashing(this.#role)
     if (keyName === null || keyName === this.#hash.keyName) return true
@@ -91,7 +99,7 @@ export class DestinationHasher extends IntervalWorker<HasherCounts> {
   }
 }
 
-/** Text for a process whose key is not the one of the hashes. */
+/** Error text for a process whose key differs from the key of the stored hashes. */
 export const OTHER_KEY =
   'expected the key of the stored hashes. Start every API with that key, or run: symphony ledger rebuild'
 

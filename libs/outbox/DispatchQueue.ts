@@ -18,9 +18,9 @@ interface QuarantinedItem {
  * behind another lane's backlog. Rails without their own `concurrency` share slots.
  *
  * Quarantine is decided only here. An item whose last lease expired may have a payload that crashes its worker. After
- * one expiry it is dispatched alone on its rail, after two alone in the process. Its batch-mates are released first,
- * and no item is leased beside it. If the item crashed this process, the leases of other items would expire too and
- * count against them.
+ * one expiry it is dispatched alone on its rail, after two alone in the process. Items that wait beside it
+ * (batch-mates) are released first, and none is leased. If the item crashed this process, their leases would expire too
+ * and count against them.
  */
 export class DispatchQueue {
   readonly lanes: readonly RailLane[]
@@ -33,7 +33,8 @@ export class DispatchQueue {
   /** Item that is dispatched alone in the process. */
   #aloneInProcess: QuarantinedItem | undefined
   /**
-   * Lanes whose last item was quarantined. Its batch-mates probably expired too, so the lane claims one item at a time.
+   * Lanes whose last item was quarantined. The leases of its batch-mates probably expired too, so the lane claims one
+   * item at a time.
    */
   readonly #oneAtATime = new Set<RailLane>()
   #releases = 0

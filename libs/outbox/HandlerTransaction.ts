@@ -43,7 +43,7 @@ export class HandlerTransactions {
           return outcome
         })
         const [verdict] = await completeOutboxAttempts(tx, workerId, [success])
-        // After any other verdict this attempt is another worker's, or was recorded before. The throw rolls back.
+        // Any other verdict means that the lease is lost or that the attempt was recorded before. The throw rolls back.
         if (verdict!.verdict !== 'RECORDED') throw new NotRecordedError(verdict!)
         return verdict!
       })

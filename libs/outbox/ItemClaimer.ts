@@ -27,8 +27,8 @@ interface ItemClaimerOptions {
 
 /**
  * Decides when to claim and for which lanes, and passes the leased items to the dispatcher. NOTIFY only wakes the
- * claimer; polling finds every due item. It claims nothing while dispatch is frozen, and nothing for one lease length
- * after a clock jump.
+ * claimer; polling finds every due item. The claimer leases nothing while dispatch is frozen, and nothing for one lease
+ * length after a clock jump.
  */
 export class ItemClaimer {
   readonly #options: ItemClaimerOptions
@@ -42,7 +42,7 @@ export class ItemClaimer {
   #isNotified = false
   #runningClaims = 0
   #pausedUntilMs = 0
-  /** Lanes that may have more due items: the last claim was full, or the lane was not claimed since a notification. */
+  /** Lanes that may have more due items: the last poll made no claim for the lane, or its claim was full. */
   #mayHaveMore: ReadonlySet<RailLane> = new Set()
 
   constructor(options: ItemClaimerOptions) {
@@ -122,7 +122,7 @@ export class ItemClaimer {
       const wanted = Math.min(group.freeCapacity, relayer.batchSize, this.#queue.freeCapacity)
       if (wanted < 1 || dispatcher.isStopping) continue
       const items = await this.#claimFor(group, wanted)
-      // The server has changed, or dispatch was frozen. The next poll checks both.
+      // The database refused the claim: the server has changed, or dispatch was frozen. The next poll checks both.
       if (items === 'refused') return { pollAgain: true }
       claims += 1
       claimed += items
@@ -238,9 +238,9 @@ function without(lanes: ReadonlySet<RailLane>, removed: readonly RailLane[]): Re
 }
 
 /**
- * Tracks the difference between the database's clock and this process's. Both run at the same speed, so the difference
- * is constant except for the response time. A jump means that a clock was set, so leases may be shorter than this
- * process assumes.
+ * Tracks the difference between the database's clock and this process's. Both clocks run at the same speed, so the
+ * difference is constant except for the response time. A jump means that a clock was set, so leases may be shorter than
+ * this process assumes.
  */
 class DatabaseClock {
   readonly #clock: Clock
@@ -274,5 +274,7 @@ class DatabaseClock {
 const EXECUTOR = 'symphony_executor'
 const CHANNEL = 'outbox_pending'
 const NEVER_MS = 2_147_483_647
-/** Larger differences are jumps. Longer than a database answer takes, and shorter than a useful lease. */
+/**
+ * Maximum change of the difference without a jump: longer than a database answer takes, shorter than a useful lease.
+ */
 const JUMP_MAX_MS = 5_000

@@ -67,8 +67,8 @@ export class ItemCompleter {
     try {
       verdict = await transaction.commit(outcome)
     } catch (error) {
-      // A success would be untrue if the transaction was rolled back. If only the answer to its COMMIT was lost, the
-      // lease token makes this outcome ALREADY_RECORDED.
+      // Submits a retry, because the transaction may have been rolled back. If only the answer to its COMMIT was lost,
+      // the lease token makes the retry ALREADY_RECORDED.
       return this.submit(leased, notCommitted(outcome, error))
     }
     if (verdict.verdict === 'LEASE_LOST') this.#reportLost(leased)
@@ -270,8 +270,8 @@ const PARALLEL = 2
 const FAST_PATH_GROUP_MIN = 50
 
 /**
- * Hold reason of the event when the database decided to hold the item. Its answer has no reason; the row and the ledger
- * event have it.
+ * Hold reason of the event if the database decided on the hold. A verdict has no reason; the row and the ledger event
+ * have it.
  */
 const DECIDED_BY_DATABASE = 'decided by the database'
 

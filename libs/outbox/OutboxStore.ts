@@ -85,8 +85,7 @@ export interface OutboxStoreDatabase {
 /**
  * Uses the outbox as a plain message queue: claim, ack, abandon, fail. It shares the rows, functions and ledger of the
  * payment outbox, but never enqueues, leases or completes a payment. `ack`, `abandon` and `fail` return the ids that
- * they changed. They skip messages that another owner holds or that are terminal, unknown or repeated ids, and
- * payments.
+ * they changed. They skip terminal messages, messages of another owner, unknown or repeated ids, and payments.
  */
 export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
   readonly owner: string

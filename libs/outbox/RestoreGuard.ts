@@ -12,8 +12,8 @@ interface RestoreGuardOptions {
   readonly events: Emitter<RelayerEvent>
   readonly clock: Clock
   /**
-   * Maximum age of the last check at a claim. Usually the heartbeat repeats the check; a relayer that only runs single
-   * rounds has no heartbeat.
+   * Maximum age of the last check at a claim. The heartbeat repeats the check, but a relayer that only calls
+   * `runOnce()` has no heartbeat.
    */
   readonly heartbeatMs: number
   /** File that keeps the record for the next process. Without it, the record ends with the process. */
@@ -23,9 +23,9 @@ interface RestoreGuardOptions {
 }
 
 /**
- * Compares this worker's record of the database with the database. A server restored to an older state cannot tell this
- * from a restart, so only a record from outside can reveal lost commits. The worker claims nothing from a server epoch
- * that it has not compared.
+ * Compares this worker's record of the database with the database. A server cannot tell a restore to an older state
+ * from a restart, so only a record outside the database reveals lost commits. The worker claims nothing from a server
+ * epoch that it has not compared.
  */
 export class RestoreGuard {
   readonly #options: RestoreGuardOptions

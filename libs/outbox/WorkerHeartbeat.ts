@@ -19,8 +19,8 @@ interface WorkerHeartbeatOptions {
 }
 
 /**
- * Reports this worker to the database: its load, its last hour, its last alarms and its rails. A worker that stops deregisters, so
- * that it is not counted as dead.
+ * Reports this worker to the database: load, outcomes of the last hour, last unknown code, last clock jump, and rails.
+ * A worker deregisters when it stops, so that it does not count as dead.
  */
 export class WorkerHeartbeat {
   readonly #options: WorkerHeartbeatOptions

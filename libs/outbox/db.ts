@@ -39,7 +39,7 @@ export interface EnqueueCallOptions {
   readonly isMessage?: boolean
   /**
    * Caller for whom a gateway enqueues. Within a scope an idempotency key names one instruction; a second instruction
-   * throws `KEY_REUSED`. Only a login listed in `symphony_settings.actor_gateways` may pass it. @default none
+   * throws `KEY_REUSED`. Only a login listed in `symphony_settings.actor_gateways` may pass a scope. @default none
    */
   readonly keyScope?: string
 }
@@ -83,10 +83,7 @@ export interface ClaimOptions {
   readonly isMessage?: boolean
   /** Rails whose calls this worker marks with `beginOutboxDispatch`. @default none */
   readonly markedRails?: readonly string[]
-  /**
-   * Called for each takeover that the claim did not lease again. The ledger has a row of it, and the item is not
-   * dispatched.
-   */
+  /** Called for each takeover that the claim recorded in the ledger and did not lease again. */
   readonly onUnleased?: (takeover: UnleasedTakeover) => void
   /** Epoch of the caller's last check. The claim is refused if that epoch has ended or dispatch is frozen. */
   readonly epochId?: string

@@ -141,7 +141,7 @@ async function handleMessage(
   return { kind: 'complete', outcome }
 }
 
-/** A separate function, so that the callback does not keep the variables of `dispatchItem` in memory. */
+/** Builds the options outside `dispatchItem`, so that the callback does not keep its variables in memory. */
 function callOptions(
   leased: LeasedItem,
   rail: LoadedRail,

@@ -19,8 +19,8 @@ export interface EnqueueOptions extends EnqueueChecks {
 /**
  * Enqueues one payment inside the caller's transaction. The same instruction and key return the first item with
  * `created: false`; different content under that key throws `IdempotencyConflictError`. With `rails`, a new payment
- * that they refuse throws `InvalidPayloadError`. Call it last: it locks the participant's sequence until the
- * transaction ends.
+ * that its rail refuses throws `InvalidPayloadError`. Call `enqueue` last: it locks the participant's sequence until
+ * the transaction ends.
  */
 export async function enqueue(instruction: OutboxInstruction, options: EnqueueOptions): Promise<EnqueuedItem> {
   const tx = transactionOf(options)

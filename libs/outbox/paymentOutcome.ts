@@ -23,15 +23,16 @@ export interface PaymentOutcome {
   readonly attemptNo: number | null
   /** Time in ISO 8601. */
   readonly occurredAt: string
-  /** Number that grows with each outcome of the payment, through redrives. An application may skip smaller ones. */
+  /** Number that grows with each outcome of the payment, across redrives. An application may ignore a smaller one. */
   readonly outcomeNo: number
   /** Money that the bank sent back, in whole or in part. Only of RETURNED. */
   readonly returned?: { readonly amount: string; readonly currency: string; readonly reference: string }
 }
 
 /**
- * Schema of a topic that receives outcomes: `topics: { orders: outcomeSchema }`. Its handler gets a `PaymentOutcome`.
- * It accepts further states and fields, so that a worker also handles messages of a newer database.
+ * Schema of a topic that receives outcomes: `topics: { orders: outcomeSchema }`. The handler of the topic gets a
+ * `PaymentOutcome`. The schema accepts further states and fields, so that a worker also handles messages of a newer
+ * database.
  */
 export const outcomeSchema: StandardSchema<PaymentOutcome> = Object.freeze({
   '~standard': Object.freeze({

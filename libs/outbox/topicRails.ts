@@ -20,7 +20,7 @@ export interface TopicMessage<Payload extends object = JsonObject> {
 export interface TopicContext extends RailContext {
   /**
    * Transaction that also completes the message, in the application's role. It opens at the first query. Its writes are
-   * committed exactly once, or rolled back: if the handler throws, is aborted or loses the lease. Effects elsewhere may
+   * committed exactly once, or rolled back if the handler throws, is aborted or loses the lease. Effects elsewhere may
    * happen again. Qualify names with their schema: the search path holds only `pg_catalog`.
    */
   readonly tx: Tx
@@ -140,7 +140,7 @@ type MessageKeys = Pick<RailRequest, 'instructionId' | 'participantId' | 'idempo
 
 /**
  * Returns the id of a message, which its redrives keep. The outcome messages of a payment share an instruction id, so
- * the number of the outcome, their key, is a part of the id.
+ * their key, the number of the outcome, is part of the id.
  */
 export function messageIdOf({ instructionId, participantId, idempotencyKey }: MessageKeys): string {
   const [, outcomeNo] = OUTCOME_KEY.exec(idempotencyKey) ?? []

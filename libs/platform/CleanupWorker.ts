@@ -32,8 +32,8 @@ const BATCH_SIZE = 1_000
 const DAY_SECONDS = 86_400
 
 /**
- * Removes finished rows past their retention, in batches until none is left: handled messages, job runs, timers, and
- * leases without a holder, and rows for search and charts. It never touches the ledger, which is append-only.
+ * Removes rows past their retention, in batches until none is left: handled messages, finished job runs and timers,
+ * leases without a holder, and rows for search and charts. Never touches the ledger, which is append-only.
  */
 export class CleanupWorker extends IntervalWorker<CleanupCounts> {
   readonly #role: Queryable

@@ -32,8 +32,8 @@ export class UnknownDatabaseError extends SymphonyError {
 
 /**
  * Current databases of the platform, refreshed from discovery. A refresh keeps unchanged databases open, opens new
- * ones, and closes removed ones after their observers have stopped. The set is replaced at once, so that no unchanged
- * database is ever missing. It does not guarantee that a database is reachable.
+ * ones, and closes removed ones after their observers have stopped. The set changes in one step, so an unchanged
+ * database is never missing. A member may be unreachable.
  */
 export class DatabaseSet {
   readonly #options: ResolvedPlatformOptions
@@ -92,8 +92,8 @@ export class DatabaseSet {
   }
 
   /**
-   * Returns the database of a key: the same in every process for the same key and set of names. When a database is
-   * added or removed, only the keys of that database move.
+   * Returns the database of a key by rendezvous hashing: the same in every process for the same key and set of names.
+   * When a database is added or removed, only the keys of that database move.
    */
   forKey(key: string): Member {
     requiredText('key', key, KEY_LENGTH_MAX)
@@ -157,7 +157,7 @@ function isSame(member: OpenMember | undefined, entry: CheckedDatabase | undefin
   return member !== undefined && member.identity === entry?.identity && member.url === entry.url
 }
 
-/** Returns the key of a name, because names are case-insensitive. */
+/** Returns the map key of a name. Names are case-insensitive. */
 function keyOf({ name }: Pick<Member, 'name'>): string {
   return name.toLowerCase()
 }

@@ -20,14 +20,14 @@ export interface FleetWorker {
   readonly name: string
   /** Interval between rounds without work. @default the platform's pollMs */
   readonly everyMs?: number
-  /** Runs one round. `pollAgain` in the result: more work is certain. */
+  /** Runs one round. Returns `pollAgain: true` if more work is certain. */
   readonly run: () => Promise<{ readonly pollAgain: boolean }>
   readonly stop: () => Promise<void>
 }
 
 export type WorkerFactory = (member: Member) => readonly FleetWorker[]
 
-/** Time from a failure to the first probe of a database. It doubles, at most sixteenfold. */
+/** Time from a failure of a database to its first probe. Each failed probe doubles it, at most to 16 × this time. */
 const DOWN_MS = 500
 /** Maximum time that a probe of a failed database keeps its slot. After that the probe waits without a slot. */
 const ANSWER_MS = 1_000
@@ -36,7 +36,7 @@ const ANSWER_MS = 1_000
  */
 const ROUNDS_MAX = 100
 
-/** Databases that fleets of this process serve: one fleet per database. */
+/** Identities of the databases that fleets of this process serve. Only one fleet serves a database. */
 const servedHere = new Set<string>()
 
 /**
@@ -187,8 +187,8 @@ export class Fleet {
   }
 
   /**
-   * Probes a failed database. The probe needs a connection, so it needs a slot. Databases are probed one at a time, and
-   * a slow answer is awaited without a slot, so that any number of failed databases takes one slot briefly.
+   * Probes a failed database. The probe holds a slot, because it needs a connection. Databases are probed one at a
+   * time, and a slow answer is awaited without a slot, so all failed databases together occupy at most one slot.
    */
   async #isBack({ identity, database }: Member, breaker: CircuitBreaker, signal: AbortSignal): Promise<boolean> {
     if (breaker.admits(1) === 0) return false
@@ -217,7 +217,7 @@ export class Fleet {
     }
   }
 
-  /** Closes the connections of a database after it left its slot, if there are more databases than connections. */
+  /** Closes the connections of a database that left its slot, if all databases together may exceed `connectionsMax`. */
   #left(identity: string): void {
     const { connectionsMax, connectionsPerDatabase } = this.#options
     if (this.#workers.size * connectionsPerDatabase <= connectionsMax) return

@@ -15,8 +15,8 @@
  * This module stores nothing: a crash during a call leaves a lease that expires and an unknown outcome, and the
  * database decides what follows. Text of a rail is redacted (`redact`) before it leaves this module.
  *
- * The module has `httpRail`, `webhookRail`, and `simulatedRail` with a durable rail book (`readBook`). `runRailContract` tests an
- * adapter. Rails that publish to a broker are in `libs/brokers`.
+ * The module has `httpRail`, `webhookRail`, and `simulatedRail` with a durable rail book (`readBook`).
+ * `runRailContract` tests an adapter. Rails that publish to a broker are in `libs/brokers`.
  */
 export { callRail, inquireRail } from './callRail.js'
 export type { DispatchOptions, RailResult, StatusResult } from './callRail.js'

@@ -12,8 +12,8 @@ import type { FieldClasses } from './fields/fieldRules.js'
 export type UnknownPolicy = 'resend' | 'inquire' | 'hold'
 
 /**
- * Rail as a producer knows it: its name and its payloads. A `Rail` is one too. Keep the contract in a module that both
- * producer and worker import.
+ * Rail as a producer knows it: its name and its payloads. A `Rail` is also a contract. Keep the contract in a module
+ * that both producer and worker import.
  */
 export interface RailContract {
   readonly type: string
@@ -119,8 +119,8 @@ export interface RailDeclaration<Type extends string = string, Payload extends o
    */
   readonly subject?: string
   /**
-   * Lists what the rail paid and reversed from `from` up to before `to`. `symphony reconcile` then needs no statement.
-   * `signal` aborts when the caller stops.
+   * Lists the payments and reversals of the rail, from `from` until before `to`. `symphony reconcile` then needs no
+   * statement. `signal` aborts when the caller stops.
    */
   listPayments?(period: { readonly from: Date; readonly to: Date }, context: RailContext): AsyncIterable<RailPayment>
   /**

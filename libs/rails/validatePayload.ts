@@ -198,9 +198,9 @@ class PayloadCheckError extends SymphonyError {
 }
 
 /**
- * Checks a destination of each kind as a rail receives it: no spaces, no lower case. The first payment that needs a
- * table of countries loads it, so that a process that only enqueues does not wait. The loaded check is kept, because a
- * repeated import would cost more than the check itself.
+ * Checks by kind of destination. The first payment that needs a table of countries loads it, so that a process that
+ * only enqueues does not wait. The loaded check is kept, because a repeated import would cost more than the check
+ * itself.
  */
 const isDestination: Readonly<Record<DestinationKind, (text: string) => boolean | Promise<boolean>>> = {
   iban: (text) => isIban?.(text) ?? loadIbans().then((check) => check(text)),

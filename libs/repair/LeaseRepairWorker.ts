@@ -20,7 +20,7 @@ export interface RepairCounts {
   readonly leasesRepaired: number
   /** First hundred repaired items, to bound a log line. */
   readonly outboxIds: readonly string[]
-  /** Number of held items by reason: at the retry ceiling, or because a marked call had begun. */
+  /** Number of items held by reason: the retry ceiling, or a dispatch mark. */
   readonly holdsPlaced: Readonly<Record<string, number>>
   readonly leasesUnrepaired: number
   /** First hundred items that could not be repaired, each with the attempt that could not be recorded. */
@@ -36,8 +36,8 @@ export type RepairEvent =
   | { readonly type: 'repair.fault'; readonly during: string; readonly error: unknown }
 
 /**
- * Returns expired leases to the queue, each with its ledger row. The database decides whether an item is marked, held
- * or rescheduled. Another instance, or the next claim, may repair a lease first; each lease is repaired once.
+ * Returns expired leases to the queue and records each in the ledger. The database decides whether to requeue or to
+ * hold an item. Another instance, or the next claim, may repair a lease first; each lease is repaired once.
  */
 export class LeaseRepairWorker extends IntervalWorker<RepairCounts> {
   readonly #role: Queryable

@@ -103,7 +103,9 @@ export class Operator {
     await placeOutboxHold(this.#control, outboxId, reason)
   }
 
-  /** Adds a note to a payment in any state. `assignee` sets who cares for it; empty clears; absent keeps. */
+  /**
+   * Adds a note to a payment in any state. `assignee` names the person in charge; empty removes, absent keeps the name.
+   */
   async note({
     outboxId,
     note,
@@ -222,7 +224,7 @@ export class Operator {
    */
   async reconcile(options: ReconcileOptions): Promise<Reconciliation> {
     const { rail } = requiredObject('options', options)
-    // A connection of its own: the comparison may take longer than other statements.
+    // Uses its own connection with a longer timeout, because the comparison may take longer than other statements.
     const database = this.#database.reopen({ statementTimeoutMs: RECONCILE_TIMEOUT_MS })
     try {
       return await reconcile(database.as('symphony_control'), options, this.#toolsOf(rail))

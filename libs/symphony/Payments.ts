@@ -124,7 +124,6 @@ function requireOneKey(key: PaymentKey): void {
 
 const CANCELLATION_FIELDS: readonly string[] = ['outboxId', 'instructionId', 'idempotencyKey', 'reason']
 
-/** Filters of a search. */
 const PAYMENT_FILTERS: readonly string[] = Object.keys({
   state: true,
   kind: true,

@@ -17,7 +17,7 @@ export function yieldToEventLoop(): Promise<void> {
   return new Promise((resolve) => void setImmediate(resolve))
 }
 
-/** Waits for a promise at most `ms`. Returns whether the promise settled. The caller handles its rejection. */
+/** Waits for a promise at most `ms`. Returns whether the promise settled. Ignores its value and its error. */
 export async function settleWithin(promise: Promise<unknown>, ms: number): Promise<boolean> {
   const timeout = new AbortController()
   const settled = promise.then(

@@ -17,8 +17,8 @@ import { searchItems, type ItemSearch } from './search.js'
 /** Reads the items that wait for a decision, and the decisions, for the commands and the API. */
 
 /**
- * Returns FAILED items, latest failure first, each with its error, open proposal, redrives and replacement. Omits cancelled items,
- * about which nothing is left to decide.
+ * Returns FAILED items, latest failure first, each with its error, open proposal, redrives and replacement. Omits
+ * cancelled items, which need no decision.
  */
 export async function readFailedItems(
   role: Queryable,
@@ -55,7 +55,7 @@ export async function readHeldItems(role: Queryable, search: Omit<ItemSearch, 's
   }
 }
 
-/** LATERAL keeps one index lookup per item. */
+/** Returns the latest note of each item. LATERAL makes one index lookup per item. */
 async function readLatestNotes(
   role: Queryable,
   ids: readonly string[],

@@ -12,8 +12,8 @@ interface FindOptions {
 
 /**
  * Finds the newest items by one word: an instruction, a participant, the rail's reference, an idempotency key of
- * `keyScope`, or the beginning of an outbox id. Of projected items it also finds the beginning of an instruction, a key
- * or a reference, from three characters on. Each of these searches uses an index.
+ * `keyScope`, or the beginning of an outbox id. Finds projected items also by the beginning of an instruction, a key or
+ * a reference, from three characters on. Each of these searches uses an index.
  */
 export async function findItems(
   role: Queryable,
@@ -55,7 +55,10 @@ export async function findItems(
   return rows.map(({ id }) => id)
 }
 
-/** Returns the projected items whose column begins with $7. The columns sort by bytes, and $8 ends in the last character. */
+/**
+ * Returns SQL for the projected items whose column begins with $7. The columns sort by bytes, and $8 is $7 followed by
+ * the greatest character.
+ */
 function beginning(role: Queryable, column: string): string {
   return `SELECT s.outbox_id AS id, s.outbox_id AS place, s.participant_id FROM ${qualify(role, 'payment_search')} s
     WHERE s.${column} >= $7::text AND s.${column} < $8::text ORDER BY s.${column}`
@@ -125,7 +128,7 @@ export async function readRecentlyChanged(
 
 const RECENT_SECONDS = Object.freeze({ min: 1, max: 3_600 })
 const WORD_LENGTH_MAX = 255
-/** With fewer characters, a beginning matches most items. */
+/** Minimum length of a beginning. A shorter one would match most items. */
 const PREFIX_LENGTH_MIN = 3
-/** Maximum number of items with a beginning, of which the newest are shown. */
+/** Maximum number of items that a search by beginning reads. It returns the newest of them. */
 const BEGINNING_MAX = 5_000

@@ -30,7 +30,7 @@ export async function readLimits(role: Queryable): Promise<LimitsView> {
   return { limits: limits.rows, proposals: proposals.rows }
 }
 
-/** Whether this is the id of a proposal of a limit, open or decided. */
+/** Returns whether this is the id of a proposal of a limit, open or decided. */
 export async function isLimitProposal(role: Queryable, proposalId: string): Promise<boolean> {
   const { rows } = await role.query(`SELECT FROM ${qualify(role, 'outbox_limit_proposals')} WHERE proposal_id = $1`, [
     requiredUuid('proposalId', proposalId),

@@ -72,7 +72,7 @@ export interface StateCounts {
   readonly states: Readonly<Record<ProjectedState, number>>
   /** Number of payments among them of which the rail returned money. */
   readonly returned: number
-  /** Whether there are more: only 20,000 entries of an index are counted, in the order of the list. */
+  /** Whether the counts are incomplete, because only the first 20,000 entries of an index are counted. */
   readonly truncated: boolean
 }
 
@@ -111,12 +111,12 @@ export async function narrowProjected(
   return ids.filter((id) => found.has(id))
 }
 
-/** Whether the list is sorted by amount, not by time. */
+/** Returns whether the list is sorted by amount instead of time. */
 export function isByAmount(filter: ProjectedFilter): boolean {
   return ['largest', 'smallest'].includes(sortOf(filter))
 }
 
-/** Returns the condition of one index, those that apply to its rows, and the order. */
+/** Returns the query of a range of one index, the conditions for the rows of that range, and the order. */
 function prepare(role: Queryable, search: ProjectedFilter & { readonly after?: ProjectedCursor }) {
   const { kind = 'payment', states, railType, participants, returned = false, after } = search
   const sort = sortOf(search)
@@ -150,7 +150,7 @@ function prepare(role: Queryable, search: ProjectedFilter & { readonly after?: P
   const further = () => (after === undefined ? [] : [position(after)])
   const destinationCondition = () =>
     search.destinationHmac === undefined ? [] : [`s.outbox_id = ANY (ARRAY(${destinations()}))`]
-  // The ids come as a list, so that the order of the result does not decide the index.
+  // Passes the ids as an array, so that the order of the result does not decide the index.
   const destinations = () => `SELECT s.outbox_id FROM ${qualify(role, 'payment_search_destinations')} s
     WHERE s.destination_hmac = ${bind(search.destinationHmac, 'bytea')}${byAmount ? '' : and([...created(), ...further()])}
     ORDER BY s.outbox_id ${byAmount ? 'DESC' : direction} LIMIT ${STRETCH}`
@@ -182,7 +182,10 @@ function prepare(role: Queryable, search: ProjectedFilter & { readonly after?: P
   }
 }
 
-/** The index on amounts covers one currency, and within one amount it is in the order of ids. */
+/**
+ * Returns the order, or refuses one without an index: the index on amounts covers one currency and sorts by amount,
+ * then by id.
+ */
 function sortOf({ currency, amountMin, amountMax, sort }: ProjectedFilter): SearchSort {
   const wantsAmounts = sort === 'largest' || sort === 'smallest'
   if (currency === undefined) {
@@ -213,13 +216,16 @@ function amountCondition(
   ]
 }
 
-/** As in the view outbox_operational_status: the rail is declared, and the class is public or masked. */
+/**
+ * Returns the condition under which outbox_operational_status shows a destination: the rail is declared, and the class
+ * is public or masked.
+ */
 function shownDestination(role: Queryable): string {
   return `EXISTS (SELECT 1 FROM ${qualify(role, 'outbox_rails')} r WHERE r.rail_type = s.rail_type
     AND NOT COALESCE(ARRAY[r.fields ->> '/destination', r.fields ->> '/*'] && '{encrypted,forbidden}', false))`
 }
 
-/** A declaration after the projection may hide amounts, so the classes are checked again. */
+/** Returns the condition that the amount is public. A declaration after the projection may have hidden it. */
 function publicAmount(role: Queryable): string {
   return `NOT EXISTS (SELECT 1 FROM ${qualify(role, 'outbox_rails')} r WHERE r.rail_type = s.rail_type
     AND ARRAY[r.fields ->> '/amount', r.fields ->> '/currency', r.fields ->> '/*'] && '{masked,forbidden,encrypted}')`

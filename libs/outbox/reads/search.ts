@@ -64,7 +64,7 @@ export async function searchItems(
   const limit = boundedInteger('limit', search.limit, PAGE)
   const [first, end] = createdBounds(search)
   const last = requiredUuid('before', search.before ?? LAST_UUID)
-  // FAILED items are in the order of failure, which may be long after the range.
+  // FAILED items are in the order of failure, which may be long after `createdTo`.
   const before = state !== 'FAILED' && end < last ? end : last
   const stretch = returned ? returnedStretch(role) : stretchOf(role, state)
   const { rows } = await role.query<{ id: string; place: string }>(
@@ -142,7 +142,10 @@ function returnedStretch(role: Queryable): string {
 const HELD = 'p.held_at AS at, NULL::text AS error_code, false AS cancelled'
 const NOT_ENDED = 'NULL::timestamptz AS at, NULL::text AS error_code, false AS cancelled'
 
-/** No item ends, and none is returned, before it is enqueued: the lower bound of ids holds for every place. */
+/**
+ * Returns the range and the order of a query. The lower bound of item ids also holds for attempts and returns, which
+ * follow the enqueue.
+ */
 function below(place: string): string {
   return `${place} < $1::uuid AND ${place} >= $2::uuid ORDER BY ${place} DESC`
 }

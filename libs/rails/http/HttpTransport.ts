@@ -45,10 +45,10 @@ export class ExchangeBrokenError extends SymphonyError {
 }
 
 /**
- * Sends one request and returns its answer. Tells an error before anything was sent from a later one, after which the
- * rail may have paid. undici calls `onRequestStart` just before it writes to the socket. An error without that call (a
- * refused connection, an unresolved name, a wrong certificate) is a `NotSentError`. Any other error is not. Redirects
- * are not followed: they are answers.
+ * Sends one request and returns its answer. Distinguishes errors before anything was sent from later ones, after which
+ * the rail may have paid. undici calls `onRequestStart` just before it writes to the socket. An error without that call
+ * (a refused connection, an unresolved name, a wrong certificate) is a `NotSentError`. Redirects are answers and are
+ * not followed.
  */
 export class HttpTransport {
   readonly #responseBytesMax: number
@@ -57,7 +57,7 @@ export class HttpTransport {
   constructor(options: TransportOptions) {
     this.#responseBytesMax = options.responseBytesMax
     this.#agent = createAgent(options)
-    // `exchange` throws the error. This only prevents an unhandled rejection.
+    // Prevents an unhandled rejection. `exchange` throws the error.
     this.#agent.catch(() => {})
   }
 

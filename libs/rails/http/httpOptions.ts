@@ -27,7 +27,10 @@ export interface HttpRailOptions<Type extends string = string, Payload extends o
 }
 
 export interface HttpOptions<Payload extends object = JsonObject> {
-  /** Address to which payments are sent. `{reference}` and `{compactReference}` are replaced. HTTPS, or plain HTTP to this machine. */
+  /**
+   * Address to which payments are sent: HTTPS, or plain HTTP to this machine. `{reference}` and `{compactReference}`
+   * are replaced.
+   */
   readonly url: string
   /** HTTP method. @default 'POST' */
   readonly method?: 'POST' | 'PUT'

@@ -150,7 +150,7 @@ function readAnswer(
   const answer = readBody(http.pointers, response)
   const outcome = refine(outcomeOfStatus(http.statusOutcomes, response.status), response.status, answer.code, codes)
   if (outcome === 'success') {
-    // Without a reference this is no success: `classifyAnswer` makes it unknown.
+    // `classifyAnswer` makes a success without a reference unknown.
     return {
       outcome,
       reference: reference ?? answer.reference ?? '',
@@ -182,7 +182,7 @@ function refine(
   return byCode === 'success' && !isSuccessStatus(status) ? byStatus : byCode
 }
 
-/** Adds the codes of HTTP statuses to a table of codes, for answers without a code in their body. */
+/** Returns the codes of HTTP statuses, for answers without a code in their body. */
 function codesOfStatuses(outcomes: StatusOutcomes): RailCodes {
   const statuses = Array.from({ length: 300 }, (_, index) => 300 + index)
   return Object.fromEntries(statuses.map((status) => [codeOfStatus(status), outcomeOfStatus(outcomes, status)]))

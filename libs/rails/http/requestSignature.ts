@@ -21,8 +21,8 @@ export interface SignedParts {
  * Returns the value of the header `Symphony-Signature`: `t=1767225600,k=KEYID,v1=HEX`. HEX is the HMAC-SHA256 over six
  * lines joined by line feeds: timestamp, method, path, Idempotency-Key, Symphony-Not-After and body.
  *
- * It covers the Idempotency-Key too, because an attacker could otherwise replace the key of a captured request and have
- * it paid a second time. No part but the body can contain a line feed, so no two requests sign the same text.
+ * The signature covers the Idempotency-Key, because an attacker could otherwise replace the key of a captured request
+ * and have it paid a second time. No part but the body can contain a line feed, so no two requests sign the same text.
  */
 export function signRequest({ keyId, secret }: SigningKey, parts: SignedParts): string {
   const text = [parts.timestampSeconds, parts.method, parts.path, parts.reference, parts.notAfter, parts.body].join(

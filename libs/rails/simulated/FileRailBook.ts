@@ -16,10 +16,10 @@ interface Waiting {
 /**
  * Rail book in a file. Any number of processes may append to it at once, and any of them may be killed at any moment.
  *
- * It uses no lock. Each payment is a line, written with O_APPEND by one call, so the kernel orders the lines of all
- * processes. The first line of a reference is the payment. After a write, a process reads the lines before its own and
- * answers with the first line of the reference. It answers only when the file is on disk. A process that is killed
- * before its line is complete has paid nothing; one that is killed later has paid.
+ * The book needs no lock. Each payment is a line, written with O_APPEND by one call, so the kernel orders the lines of
+ * all processes. The first line of a reference is the payment. After a write, a process reads the lines before its own
+ * and answers with the first line of the reference, once the file is on disk. A process that is killed before its line
+ * is complete has paid nothing; one that is killed later has paid.
  */
 export class FileRailBook implements RailBook {
   readonly #fd: number
@@ -52,7 +52,7 @@ export class FileRailBook implements RailBook {
     return this.#firstLines.get(reference)
   }
 
-  /** Reads one chunk. A line of a repeated request is no payment. */
+  /** Returns the payments of one chunk. Skips lines of repeated requests, which paid nothing. */
   async page(from: number): Promise<BookPage> {
     this.#readOn()
     const bytes = readSync(this.#fd, this.#chunk, 0, CHUNK_BYTES, from)
