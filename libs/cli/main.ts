@@ -16,14 +16,14 @@ export async function main(argv: readonly string[]): Promise<void> {
     if (terminal.isInteractive) terminal.note('Stopping. Once more to stop at once.')
   })
   try {
-    // Not process.exit(): it would cut off text that is still being written to a pipe.
+    // Sets exitCode instead of calling process.exit(), which would cut off text still being written to a pipe.
     process.exitCode = await run(argv, { env: process.env, terminal, signal: interruption.signal })
   } finally {
     interruption.stopListening()
   }
 }
 
-/** Exits without an error when the reader of a pipe is gone, as in `symphony … | head`. */
+/** Exits without an error if the reader of a pipe has exited, as in `symphony … | head`. */
 function endQuietlyWhenReaderIsGone(error: Error): void {
   if ('code' in error && error.code === 'EPIPE') process.exit()
   throw error

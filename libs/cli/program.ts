@@ -5,7 +5,7 @@ import { EXIT, EXIT_CODES_HELP, reportError } from './terminal/reportError.js'
 
 type Register = (program: Command, cli: Cli) => void
 
-/** Commands in the order of the help, each with the file that registers it. */
+/** Commands in the order of the help, each with the import that registers it. */
 const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   start: async () => (await import('./commands/processes.js')).registerStart,
   api: async () => (await import('./commands/processes.js')).registerApi,
@@ -49,7 +49,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
 
 export const COMMAND_NAMES: readonly string[] = Object.keys(COMMANDS)
 
-/** Runs one command line, as in `process.argv`, and returns its exit code. Never throws. */
+/** Runs one command line and returns its exit code. Never throws. */
 export async function run(argv: readonly string[], cli: Cli): Promise<number> {
   try {
     const program = await createProgram(argv, cli)
@@ -58,21 +58,21 @@ export async function run(argv: readonly string[], cli: Cli): Promise<number> {
   } catch (error) {
     return reportError(error, {
       terminal: cli.terminal,
-      // Reads argv, because a command line that cannot be parsed has no parsed options.
+      // Reads argv, because an invalid command line has no parsed options.
       json: argv.includes('--json'),
       debug: argv.includes('--debug') || (cli.env['SYMPHONY_DEBUG'] ?? '') !== '',
     })
   }
 }
 
-/** Returns the program with the requested command, or with all of them. */
+/** Returns the program with the requested command, or with all commands. */
 export async function createProgram(argv: readonly string[], cli: Cli): Promise<Command> {
   const program = new Command('symphony')
     .description('Money-safe dispatch on PostgreSQL.')
     .version(packageVersion())
     .option('--debug', 'show stack traces (also: SYMPHONY_DEBUG=1)')
     .addHelpText('after', EXIT_CODES_HELP)
-    // Commands inherit both settings: commander throws its errors, and only reportError prints them.
+    // All commands inherit these settings: commander throws its errors, and only reportError prints them.
     .exitOverride()
     .configureOutput({
       writeOut: (text) => cli.terminal.print(text.trimEnd()),
@@ -84,8 +84,8 @@ export async function createProgram(argv: readonly string[], cli: Cli): Promise<
 }
 
 /**
- * Returns only the requested command, so that `symphony status` does not load the HTTP server. Returns all commands if
- * none is requested or known, because the help lists them.
+ * Returns only the requested command, so that `symphony status` does not load the HTTP server. Without a known command,
+ * returns all, because the help lists them.
  */
 function commandsFor(argv: readonly string[]): readonly (() => Promise<Register>)[] {
   const word = argv.slice(2).find((one) => !one.startsWith('-')) ?? ''

@@ -12,7 +12,7 @@ import type { Alert, DatabaseView } from './shapes/overview.js'
 
 export type Role = Parameters<typeof readItemViews>[0]
 
-/** Roles of the database. Each scope acts in its own role and can do no more than that. */
+/** Database roles. Each scope queries the database in one role, whose privileges limit the scope. */
 export interface ApiRoles {
   /** symphony_ingest, for the scope ingest */
   readonly ingest: Role
@@ -24,20 +24,21 @@ export interface ApiRoles {
   readonly auditor: Role
   /** symphony_control on behalf of a person, for the scope operate */
   readonly control: (identity: Pick<Identity, 'owner' | 'apiKey'>) => Role
-  /** Returns whether the database lets this process act for owners of API keys, or also for people without a key. */
+  /**
+   * Returns whether the database lets this process name owners of API keys as actors (`keys`), or any person (`names`).
+   */
   readonly mayActFor: (people: 'keys' | 'names') => Promise<boolean>
   /** symphony_auth, to verify API keys */
   readonly auth: Role
 }
 
-/** Returns the text of a payload as people may see it. */
+/** Masks a payload for display. `masked` says whether a value was replaced. */
 export type ShowPayload = (payload: string) => { readonly text: string; readonly masked: boolean }
 
 /** Encrypts and masks payloads by the field classes that rails declare. */
 export interface PayloadProtection extends InstructionEncryptor {
   /**
-   * Returns the function that masks payloads of a rail, by the field classes that any process has declared for the
-   * rail.
+   * Returns the function that masks payloads of a rail. Uses the field classes that any process declared for the rail.
    */
   readonly maskFor: (role: Role, railType: string) => Promise<ShowPayload>
 }

@@ -93,7 +93,7 @@ import type {
 import type { LatencySeries, RailStatistics, RailStatisticsList, Series, SeriesPoint } from './shapes/series.js'
 import type { Problem } from './Problem.js'
 
-/** JSON of requests and answers by name, as the OpenAPI document describes it: `Api['Timeline']`. */
+/** Types of the JSON bodies, by their names in the OpenAPI document. */
 export interface ApiTypes {
   readonly Accepted: Accepted
   readonly AcceptedBatch: AcceptedBatch

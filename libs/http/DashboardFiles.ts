@@ -12,7 +12,7 @@ interface DashboardFile {
   readonly immutable: boolean
 }
 
-/** Files of the dashboard, read once at the start. A file that did not exist then is never served. */
+/** Files of the dashboard, read once at the start. Files created later are not served. */
 export class DashboardFiles {
   readonly #files: ReadonlyMap<string, DashboardFile>
 
@@ -26,13 +26,13 @@ export class DashboardFiles {
     )
   }
 
-  /** Finds a file by the path of the address; `/` finds the page. */
+  /** Finds a file by the path of a URL. `/` finds index.html. */
   find(path: string): DashboardFile | undefined {
     return this.#files.get(path === '/' ? INDEX : path)
   }
 
   /**
-   * Returns the page. It answers every address of the dashboard, because its script chooses the view from the address.
+   * Returns index.html. The server sends it for every path of the dashboard, whose script chooses the view by the path.
    */
   get page(): DashboardFile | undefined {
     return this.#files.get(INDEX)
@@ -65,9 +65,7 @@ const TYPES: Readonly<Record<string, string>> = {
   '.txt': 'text/plain; charset=utf-8',
 }
 
-/**
- * Returns the file of this address, or the page for any other address that a browser opens. Returns no file below /v1.
- */
+/** Returns the file at this path. Returns index.html if a browser opens another path outside /v1. */
 export function fileFor(files: DashboardFiles, { method, url, headers }: FastifyRequest): DashboardFile | undefined {
   if (method !== 'GET' && method !== 'HEAD') return undefined
   const path = url.split('?', 1)[0] ?? url

@@ -1,7 +1,7 @@
 import { rateLimitKey, type Identity } from './access/Identity.js'
 import { ProblemError } from './Problem.js'
 
-/** Long work that each caller may run once at a time in this process, such as an upload or an export. */
+/** Limits long work, such as uploads, to one at a time per caller in this process. */
 export class OneAtATime {
   readonly #running = new Set<string>()
   readonly #work: string
@@ -9,18 +9,21 @@ export class OneAtATime {
 
   /**
    * @param work noun of the work, for the error
-   * @param max maximum number of all callers together
+   * @param max maximum over all callers
    */
   constructor(work: 'upload' | 'export', max = Infinity) {
     this.#work = work
     this.#max = max
   }
 
-  /** Returns a function that ends the work. Throws RATE_LIMITED while the caller has begun other work of this kind. */
+  /**
+   * Throws RATE_LIMITED while other work of this caller, or the maximum over all callers, runs. Returns the function
+   * that ends the work.
+   */
   begin(identity: Identity): () => void {
     const name = rateLimitKey(identity)
     if (this.#running.has(name)) throw this.#refusal('of this key is not finished. Send one at a time.')
-    if (this.#running.size >= this.#max) throw this.#refusal('needs to wait: others have begun the maximum number.')
+    if (this.#running.size >= this.#max) throw this.#refusal('needs to wait: the server already runs the maximum number.')
     this.#running.add(name)
     return () => this.#running.delete(name)
   }

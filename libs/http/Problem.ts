@@ -66,7 +66,7 @@ export interface Problem {
   readonly code: ProblemCode
   readonly detail?: string
   readonly argument?: string
-  /** Instruction that the key belongs to. Only with KEY_REUSED. */
+  /** Instruction that already uses the idempotency key. Only with KEY_REUSED. */
   readonly instructionId?: string
   /** Why the payment cannot be cancelled. Only with NOT_CANCELLABLE. */
   readonly reason?: string
@@ -149,7 +149,7 @@ const RAISED: Readonly<Record<string, ProblemCode>> = {
   UNKNOWN_JOB: 'JOB_NOT_FOUND',
 }
 
-/** Problem per refusal of the field protection. The messages name places in the payload, never values. */
+/** Problem per error of the field protection. The messages name positions in the payload, never values. */
 const PROTECTED: Readonly<Record<string, ProblemCode>> = {
   CARD_NUMBER_REFUSED: 'CARD_NUMBER_REFUSED',
   INVALID_PAYLOAD: 'INVALID_PAYLOAD',
@@ -192,7 +192,7 @@ function classifyDatabaseError(error: SymphonyError, invalid: ProblemCode): Clas
 
 function describeConflict(error: SymphonyError): ClassifiedError {
   const argument = itemNamedIn(error)
-  // Without an item in the error it is the conflict of a return: its reference has another amount, currency or code.
+  // An error without an item concerns a return: its reference already has another amount, currency or code.
   if (argument === undefined) {
     return { code: 'IDEMPOTENCY_CONFLICT', detail: sentences(error.message, textIn(error, 'hint')) }
   }

@@ -25,7 +25,7 @@ export class RequestAuthorizer {
     this.#requests = new RateLimiter(options.requestsPerSecond, options.clock)
   }
 
-  /** Identifies the caller even without a route, so that an unknown caller cannot find out which routes exist. */
+  /** Identifies the caller even if no route matches, so that an unknown caller cannot find out which routes exist. */
   async authorize(route: Route | undefined, request: FastifyRequest, reply: FastifyReply): Promise<void> {
     if (route?.access === 'open' || route?.access === 'signature') return
     const identity = await this.#identify(request, reply)
@@ -61,13 +61,13 @@ export class RequestAuthorizer {
       )
     }
     if (scopes.includes('operate')) await this.#requireGateway(identity.apiKey === null ? 'names' : 'keys')
-    // A request that enqueues sets the scope of its idempotency key, which only a gateway may do.
+    // An enqueue sets the scope of its idempotency key. The database allows that only to a gateway.
     if (access === 'ingest') await this.#requireGateway('keys')
   }
 
   /**
-   * Requires that this server is a gateway. Caches a granted right, because only the owner of the schema changes it.
-   * `symphony doctor` reports a removed one.
+   * Requires that this server is a gateway: a login that may act for other people. Caches a granted right, because only
+   * the owner of the schema changes it. `symphony doctor` reports a removed right.
    */
   async #requireGateway(people: keyof typeof UNAVAILABLE): Promise<void> {
     if (!this.#granted.has(people) && (await this.#options.mayActFor?.(people)) === true) this.#granted.add(people)

@@ -42,7 +42,8 @@ export class StatusCache {
 
   async #read(): Promise<Status> {
     const role = this.#role
-    // Reads one after the other, to use one connection. The snapshot of the alerts already contains the queue.
+    // Sends one query at a time, so that a read uses one connection. The snapshot of the alerts already contains the
+    // queue.
     const { alerts, queue } = await this.#api.readStatusSnapshot()
     const figures = figuresOf(queue ?? (await readOutboxStatus(role)))
     const reports = await readWorkerReports(role)
@@ -104,7 +105,7 @@ function railsOf(queues: readonly RailQueue[], pauses: readonly PauseView[], rep
 
 const NOTHING_QUEUED = { pending: 0, due: 0, inFlight: 0, held: 0, oldestDueAgeSeconds: 0 }
 
-/** Returns a worker's report. The worker wrote it itself, so unexpected values are omitted. */
+/** Converts a worker's report. Omits unexpected values, because the report is arbitrary JSON. */
 function workerOf({ detail, ...report }: WorkerReport): WorkerView {
   const before = (secondsAgo: JsonValue | undefined) => timeBefore(report.lastSeenAt, secondsAgo)
   return {
@@ -133,7 +134,7 @@ function workerOf({ detail, ...report }: WorkerReport): WorkerView {
   }
 }
 
-/** Maximum number of entries in a list of a report. A worker reports fewer. */
+/** Maximum number of entries read from a list in a report. Reports of real workers have fewer. */
 const REPORTED_MAX = 1_000
 
 function objectsIn(list: JsonValue | undefined): readonly JsonObject[] {
@@ -142,7 +143,7 @@ function objectsIn(list: JsonValue | undefined): readonly JsonObject[] {
     : []
 }
 
-/** Returns the time so many seconds before another; null unless the number is one of a year. */
+/** Returns the time `secondsAgo` before another time; null if `secondsAgo` is not a number from 0 to one year. */
 function timeBefore(time: string, secondsAgo: JsonValue | undefined): string | null {
   if (typeof secondsAgo !== 'number' || secondsAgo < 0 || secondsAgo > 31_536_000) return null
   return new Date(Date.parse(time) - secondsAgo * 1_000).toISOString()

@@ -1,8 +1,8 @@
 import type { IncomingMessage, Server } from 'node:http'
 
 /**
- * Deadlines of request bodies. Node's own limit is the same for all requests of a server, and an uploaded file needs
- * more time than other bodies.
+ * Deadline of a request body. Node's own limit is one for all requests of a server, but an uploaded file needs more
+ * time.
  */
 interface Deadline {
   readonly start: () => void
@@ -11,7 +11,7 @@ interface Deadline {
 
 const deadlines = new WeakMap<IncomingMessage, Deadline>()
 
-/** Disconnects every client whose body does not arrive within this time, with 408 as Node does. */
+/** Disconnects a client with 408, as Node does, if its body does not arrive in time. */
 export function enforceBodyDeadline(server: Server, withinMs: number): void {
   server.prependListener('request', (request: IncomingMessage) => {
     const { 'content-length': length = '0', 'transfer-encoding': encoding } = request.headers
@@ -28,12 +28,12 @@ export function enforceBodyDeadline(server: Server, withinMs: number): void {
   })
 }
 
-/** Gives a file the time of an upload: from now on only Node's own limit applies. */
+/** Removes the deadline of an uploaded file. Only Node's own, longer limit still applies. */
 export function extendDeadline(request: IncomingMessage): void {
   deadlines.get(request)?.stop()
 }
 
-/** Drops the rest of a refused file within the time of other bodies, so that the client can read the answer. */
+/** Discards the rest of a refused file within the normal deadline, so that the client can read the answer. */
 export function dropRest(request: IncomingMessage): void {
   if (request.destroyed || request.complete) return
   deadlines.get(request)?.start()

@@ -10,9 +10,9 @@ export type ObservingMeter = Pick<
 
 export interface BridgeOptions {
   readonly meter: ObservingMeter
-  /** Metrics of this process. `symphony.events.on('*', metrics.onEvent)` makes them count. */
+  /** Metrics of this process. Connect them by `symphony.events.on('*', metrics.onEvent)`. */
   readonly metrics: Metrics
-  /** Symphony whose database is read at each collection. */
+  /** Symphony whose status is read at each collection. */
   readonly symphony: AnySymphony
 }
 
@@ -52,7 +52,7 @@ function create(meter: ObservingMeter, kind: string, name: string, description: 
     : meter.createObservableCounter(name, { description })
 }
 
-/** Returns the gauges of the database; none while it does not answer, as on the metrics page. */
+/** Returns the gauges of the database; none while the database does not answer, as on the metrics page. */
 async function statusIfAny(readStatus: () => Promise<SystemStatus>): Promise<Registry[]> {
   try {
     return [createStatusRegistry(await readStatus())]
@@ -61,7 +61,7 @@ async function statusIfAny(readStatus: () => Promise<SystemStatus>): Promise<Reg
   }
 }
 
-/** Returns the name of a part of a histogram. prom-client's types do not declare this name. */
+/** Returns the name of a histogram's part (`_bucket`, `_sum`, `_count`), which prom-client's types do not declare. */
 function nameOf(sample: object): string | undefined {
   return 'metricName' in sample && typeof sample.metricName === 'string' ? sample.metricName : undefined
 }

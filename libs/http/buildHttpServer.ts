@@ -49,7 +49,7 @@ export interface HttpServerParts {
   readonly accessToken: string | undefined
   /** Person of the access token in two-person decisions. @default 'access-token' */
   readonly accessTokenOwner?: string
-  /** Returns whether this process can work now. Must answer within seconds. */
+  /** Returns whether this process can work. Must answer within seconds. */
   readonly isReady: () => Promise<boolean>
   readonly metrics: MetricsEndpoint
   /** API; undefined for a process without one. */
@@ -160,15 +160,15 @@ interface Served {
   readonly routes: readonly Route[]
 }
 
-/** Creates the frame of all routes: request id, authorization, JSON parsing and problems. */
+/** Creates the Fastify instance with request ids, authorization, JSON parsing and problems, without routes. */
 function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }: Served): FastifyInstance {
   const loggerInstance: FastifyBaseLogger = log
   const app = fastify({
     loggerInstance,
-    // Fastify's log lines contain whole addresses; the log lines written below contain only the route.
+    // Fastify's log lines contain whole URLs. The log lines written below contain only the route.
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: JSON_TEXT_BYTES_MAX,
-    // For an uploaded file. The deadline below is that of other bodies.
+    // Limit for uploaded files. `enforceBodyDeadline` sets a shorter one for other bodies.
     requestTimeout: UPLOAD_TIMEOUT_MS,
     http: {
       headersTimeout: HEADERS_TIMEOUT_MS,
@@ -176,7 +176,7 @@ function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }
       connectionsCheckingInterval: SLOW_CLIENTS_CHECK_MS,
     },
     genReqId: ({ headers }) => requestIdOf(headers['x-request-id']),
-    // Longest parameter: an inbox message id of 255 characters, four bytes each, encoded as %XX.
+    // Longest parameter: an inbox message id of 255 characters, up to four bytes each, encoded as %XX.
     routerOptions: { maxParamLength: 3_072 },
     forceCloseConnections: 'idle',
     frameworkErrors: (error, request, reply) => void sendProblem(error, request, reply),
@@ -189,7 +189,7 @@ function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }
     const read = () => {
       try {
         if (!Buffer.isBuffer(body)) throw new ProblemError('BAD_REQUEST')
-        // A signature covers the bytes, so a signed body is not parsed here.
+        // A signature covers the bytes, so the handler parses a signed body itself.
         done(null, route?.rawBody === true ? body : parseBody(body, route?.bodyLimit))
       } catch (error) {
         done(error instanceof Error ? error : new ProblemError('BAD_REQUEST'))
@@ -233,7 +233,7 @@ function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }
   return app
 }
 
-/** Returns a function that finds the methods of all routes that match the path of an address. */
+/** Returns a function that finds the methods of all routes that match a URL. */
 function allowedMethods(routes: readonly Route[]): (url: string) => readonly string[] {
   const described = ['/openapi.json', ...Object.keys(DOCS_FILES)].map((path) => ({ path, method: 'GET' }))
   const patterns = [...routes, ...described].map(({ path, method }) => ({
@@ -255,7 +255,8 @@ function allowedMethods(routes: readonly Route[]): (url: string) => readonly str
 function register(app: FastifyInstance, route: Route): void {
   if (route.upload === undefined) registerIn(app, route)
   else {
-    // The scope of its own has no parser: the handler checks the type and reads the file from the request.
+    // An upload gets a Fastify scope without body parsers. Its handler checks the type and reads the file from the
+    // request.
     void app.register(async (scope) => {
       scope.removeAllContentTypeParsers()
       scope.addContentTypeParser('*', (_request, _file, done) => done(null))
@@ -276,7 +277,7 @@ function registerIn(app: FastifyInstance, route: Route): void {
   })
 }
 
-/** Serves the description of the API, as JSON and as a page. Both are open to all callers. */
+/** Serves the OpenAPI document and the page that shows it, without authentication. */
 function registerDescription(app: FastifyInstance, document: object): void {
   const json = Buffer.from(JSON.stringify(document))
   const files = { '/openapi.json': { type: 'application/json', content: json }, ...DOCS_FILES }
@@ -308,8 +309,8 @@ async function sendProblem(error: unknown, request: FastifyRequest, reply: Fasti
 }
 
 /**
- * Returns the request id that the caller sent, so that its logs and ours can be joined. Returns a new one if the id is
- * missing or invalid.
+ * Returns the caller's request id, so that its logs and ours can be joined. Returns a new id if that one is missing or
+ * invalid.
  */
 function requestIdOf(given: string | string[] | undefined): string {
   return typeof given === 'string' && /^[!-~]{1,128}$/.test(given) ? given : randomUUID()

@@ -44,14 +44,14 @@ export interface HttpServerOptions {
   /** Senders of webhooks, by source. Their messages go to the inbox. @default none */
   readonly webhooks?: WebhookSources
   /**
-   * Secret of at least 32 bytes with which destinations are hashed for search. Every API of a database needs the same.
+   * Secret of at least 32 bytes that hashes destinations for search. Every API of a database needs the same secret.
    * @default no search by destination
    */
   readonly searchKey?: string
   readonly limits?: HttpLimits
   /** @default ALERT_RULES */
   readonly alertRules?: readonly AlertRule[]
-  /** Metrics to serve. @default new ones, which count the events of the Symphony and of the fleet */
+  /** Metrics to serve. @default new metrics, which count the events of the Symphony and of the fleet */
   readonly metrics?: Metrics
   /** @default no log */
   readonly log?: Logger
@@ -61,7 +61,7 @@ export interface HttpServerOptions {
   readonly clock?: Clock
 }
 
-/** Creates the HTTP server of a Symphony without listening. Close it before the Symphony. */
+/** Creates the HTTP server of a Symphony without listening. Close the server before the Symphony. */
 export function createHttpServer(options: HttpServerOptions): HttpServer {
   const { symphony, fleet, accessToken, accessTokenOwner, oidc, webhooks, limits, version, clock } = options
   const { api = true, alertRules = ALERT_RULES, log = pino({ level: 'silent' }) } = options
@@ -119,7 +119,7 @@ function withHasher(server: HttpServer, hasher: DestinationHasher): HttpServer {
   }
 }
 
-/** Counts the events of the Symphony and of the fleet. The events of a fleet include those of its Symphonies. */
+/** Counts the events of the Symphony and of the fleet, without counting a member of the fleet twice. */
 function countEvents(metrics: Metrics, symphony: AnySymphony, fleet: AnyFleet | undefined): Metrics {
   fleet?.events.on('*', metrics.onEvent)
   const { database } = partsOf(symphony)
@@ -134,7 +134,7 @@ function snapshots(
 ): Api['readStatusSnapshot'] {
   const watch = new AlertWatch(rules)
   return async () => {
-    // A database that does not answer is itself an alert.
+    // An alert rule reports a database that does not answer (undefined).
     const status = await readStatus().catch(() => undefined)
     return { alerts: await watch.evaluate(status), queue: status?.outbox }
   }
@@ -159,7 +159,7 @@ function apiOf(parts: SymphonyParts, fleet: AnyFleet | undefined): Omit<Api, 're
     rails: contracts,
     protection: payloadProtection(parts),
     reconcile: async (identity, options) => {
-      // Connections of its own: the comparison may take longer than other statements.
+      // Opens connections with a longer statement timeout, because a comparison may take minutes.
       const patient = database.reopen({ statementTimeoutMs: RECONCILE_TIMEOUT_MS })
       try {
         const role = withActor(patient.as('symphony_control'), actorOf(identity))
@@ -186,8 +186,8 @@ function payloadProtection({ contracts, vault }: SymphonyParts): PayloadProtecti
 }
 
 /**
- * Returns whether the database answers. Reads an item that cannot exist: the cheapest query that needs a connection,
- * the role and the schema.
+ * Returns whether the database answers. Reads an item that cannot exist: a cheap query that needs connection, role and
+ * schema.
  */
 async function isReady(database: Database): Promise<boolean> {
   let answered = false

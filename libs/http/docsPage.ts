@@ -1,6 +1,6 @@
 /**
- * Page at /docs, which shows /openapi.json, searches it and sends requests. It inserts everything as text, never as
- * markup, and uses only its own script file, so that it works under the same content security policy as the dashboard.
+ * Page at /docs. It shows and searches /openapi.json and sends requests. It inserts all values as text and loads only
+ * its own script file, so it works under the content security policy of the dashboard.
  */
 export const DOCS_FILES: Readonly<Record<string, { readonly type: string; readonly content: string }>> = {
   '/docs': {
@@ -65,7 +65,7 @@ td, th { text-align: left; padding: .25rem 1rem .25rem 0; vertical-align: top; b
   '/docs/page.js': { type: 'text/javascript; charset=utf-8', content: pageScript() },
 }
 
-/** Returns the script of the page. The token is only in its field: the script stores and logs nothing. */
+/** Returns the script of the page. The token exists only in its input field: the script neither stores nor logs it. */
 function pageScript(): string {
   return String.raw`'use strict'
 const main = document.getElementById('routes')
@@ -74,7 +74,7 @@ const token = document.getElementById('token')
 const found = document.getElementById('found')
 /** Maximum number of characters of an answer that the page shows. */
 const SHOWN_MAX = 200000
-/** Time after which an endless answer, e.g. a stream, is cut off. */
+/** Time after which an endless answer, such as a stream, is cut off. */
 const ANSWER_MS = 10000
 
 function element(name, text, className) {
@@ -94,7 +94,7 @@ function block(title, text) {
   return part
 }
 
-/** Returns the type of a schema in words: text or null, whole number, list of objects. */
+/** Returns the type of a schema in words, such as "text or null". */
 function typeOf(schema) {
   if (schema.enum) return schema.enum.join(' | ')
   if (schema.anyOf) return schema.anyOf.map(typeOf).join(' or ')
@@ -112,7 +112,7 @@ function limitsOf({ minLength, maxLength, minimum, maximum, minItems, maxItems }
   return all.filter(Boolean).join(', ')
 }
 
-/** Returns the schema of the object inside a list or an alternative with null, if there is one. */
+/** Returns the first object schema inside a list or an alternative with null; undefined if there is none. */
 function objectIn(schema) {
   if (schema.properties) return schema
   const inner = [schema.items, ...(schema.anyOf || [])].filter(Boolean).map(objectIn).filter(Boolean)
@@ -151,7 +151,7 @@ function table(title, rows) {
   return part
 }
 
-/** Adds the description to an operation when it is opened first: all at once are tens of thousands of elements. */
+/** Fills an operation when it is first opened. Filling all at once would create tens of thousands of elements. */
 function describe(box, path, method, one) {
   box.append(element('p', 'Scope: ' + scopeOf(one), 'note'))
   const rows = one.parameters.map(({ name, in: place, required, schema }) => row(name, schema, required, 0, 'in the ' + place))
@@ -177,7 +177,7 @@ function describe(box, path, method, one) {
 
 function scopeOf(one) {
   if (one.security.length === 0) return 'none'
-  // A session needs the same scopes as a token.
+  // Sessions are not listed, because they need the same scopes as tokens.
   return one.security.flatMap(({ bearer = [] }) => bearer).join(' or ')
 }
 
@@ -187,7 +187,7 @@ function field(text, control) {
   return label
 }
 
-/** Returns the form that sends a request of this operation with the token of the visitor. */
+/** Returns the form that sends a request of this operation with the visitor's token. */
 function tryForm(path, method, one) {
   const form = element('form')
   form.setAttribute('aria-label', 'Try ' + method.toUpperCase() + ' ' + path)
@@ -252,7 +252,7 @@ async function send({ method, path, inputs, hasToken, type, body }) {
   return { head: response.status + ' ' + response.statusText + ', request ' + response.headers.get('x-request-id'), text }
 }
 
-/** Returns the beginning of an answer. A stream is read for some seconds. */
+/** Returns the beginning of an answer, cut off after ANSWER_MS or SHOWN_MAX characters. */
 async function readText(response) {
   if (response.body === null) return ''
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
@@ -273,7 +273,7 @@ async function readText(response) {
   return isCut ? text.slice(0, SHOWN_MAX) + '\n… cut off here' : pretty(text)
 }
 
-/** Indents JSON. Numbers stay as they were sent: the API sends whole numbers that may exceed 2^53 as text. */
+/** Indents JSON. Parsing keeps all digits, because the API sends numbers that may exceed 2^53 as text. */
 function pretty(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2)

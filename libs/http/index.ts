@@ -1,8 +1,8 @@
 /**
- * HTTP server of Symphony's processes: health and metrics, and the API of processes that have one.
+ * HTTP server of Symphony's processes: health, metrics and, if enabled, the API.
  *
- * Each route uses one role of the Symphony's database and can do no more than that role. The server has no state of its
- * own: after a crash, clients repeat unanswered requests with their idempotency keys.
+ * Each route uses one database role, whose privileges limit the route. The server keeps no durable state: after a
+ * crash, clients repeat unanswered requests with their idempotency keys.
  */
 export { bridgeToMeter } from './bridgeToMeter.js'
 export type { ObservingMeter } from './bridgeToMeter.js'
@@ -27,7 +27,7 @@ export { PROBLEMS } from './Problem.js'
 export type { Problem, ProblemCode } from './Problem.js'
 export { openApiDocument, problemCodesOf } from './openApi.js'
 
-/** JSON of requests and answers. The dashboard uses only these types. */
+/** Types of the JSON bodies. The dashboard uses only these types. */
 export type {
   Alert,
   Alerts,

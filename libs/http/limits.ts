@@ -3,7 +3,7 @@ import { boundedInteger } from '../core/index.js'
 export interface HttpLimits {
   /**
    * Requests per second of one key, token or person, with bursts of twice this number. Each further 16 KiB of a body
-   * counts as one more request. @default 500
+   * counts as another request. @default 500
    */
   readonly requestsPerSecond?: number
   /** Maximum number of open streams of all clients. @default 100 */
@@ -23,7 +23,7 @@ export function resolveHttpLimits(given: HttpLimits = {}): Required<HttpLimits> 
 /** Body size that counts as one request. A longer body counts as several, because parsing it costs more. */
 export const REQUEST_BYTES = 16_384
 
-/** Time within which a request must arrive. A slower client is disconnected. */
+/** Time within which a request must arrive. The server disconnects slower clients. */
 export const REQUEST_TIMEOUT_MS = 30_000
 /** Time within which an uploaded file must arrive. */
 export const UPLOAD_TIMEOUT_MS = 900_000

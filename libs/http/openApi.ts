@@ -76,7 +76,7 @@ function bodyContentOf({ body, upload, example }: Route): object | undefined {
   )
 }
 
-/** Returns the alternatives of which a caller needs one; none for a route that needs no key. */
+/** Returns the security requirements, of which a caller must meet one; none for a route without authentication. */
 function securityOf(route: Route): readonly object[] {
   const { access } = route
   if (access === 'open' || access === 'signature') return []
@@ -109,7 +109,7 @@ function parametersIn(
   }))
 }
 
-/** Converts an example to the type of its schema, because everything in an address is text. */
+/** Converts an example to the type of its schema, because path and query parameters are text. */
 function asTyped(schema: TSchema, text: string): unknown {
   const type = 'type' in schema ? schema.type : undefined
   return type === 'integer' || type === 'boolean' ? JSON.parse(text) : text
@@ -166,7 +166,7 @@ function problemExample(code: ProblemCode): object {
   return { type, title, status, code, requestId: '2f1c8a52-6a0d-4a53-9f7e-0d6f2b1c9e11' }
 }
 
-/** Returns every problem code of a route: its own, and the common ones. */
+/** Returns every problem code of a route: its own and the common ones. */
 export function problemCodesOf({ access, participants, body, upload, query, problems }: Route): readonly ProblemCode[] {
   const known = access !== 'open' && access !== 'signature'
   return [

@@ -2,8 +2,8 @@ import { JsonSyntaxError, parseStrictJson, PAYLOAD_DEPTH_MAX, type JsonValue } f
 import { ProblemError } from './Problem.js'
 
 /**
- * Parses a body strictly. The error names the place of a value that JSON.parse would change silently. JSON.parse does
- * not run first, because it accepts brackets of any depth, which take longer to parse than any valid body.
+ * Parses a body strictly. The error names the position of a value that JSON.parse would change silently. JSON.parse
+ * does not run first: it accepts any depth, and deep brackets take it longer than any valid body.
  */
 export function parseBody(body: Buffer | undefined, bytesMax?: number): JsonValue {
   try {
@@ -16,10 +16,10 @@ export function parseBody(body: Buffer | undefined, bytesMax?: number): JsonValu
   }
 }
 
-/** Levels around a payload: the batch, its list and the instruction. The payload has its own limit. */
+/** Levels of JSON around a payload: the batch, its list and the instruction. */
 const ENVELOPE_DEPTH = 3
 
-/** Parses large bodies one per turn of the event loop, in their order, so that short requests run in between. */
+/** Parses one large body per turn of the event loop, in order of arrival, so that short requests run in between. */
 export class LargeBodyQueue {
   readonly #waiting: (() => void)[] = []
   #isDue = false
@@ -35,7 +35,7 @@ export class LargeBodyQueue {
     setImmediate(() => {
       this.#isDue = false
       const work = this.#waiting.shift()
-      // Schedules the next one first, because `work` may throw.
+      // Schedules the next body first, because `work` may throw.
       this.#schedule()
       work?.()
     })

@@ -13,15 +13,17 @@ import {
 /** Settings of one sender of webhooks: its secrets, and the places of topic, id, time and signature. */
 export interface WebhookSource {
   /**
-   * Secrets of the sender, at least 16 characters each. All are accepted, so that a new one can be added before the old
-   * one is removed. A secret of the form `whsec_BASE64` is decoded to bytes, as in Standard Webhooks.
+   * Secrets of the sender, at least 16 characters each. All are accepted, so that a new secret can be added before the
+   * old one is removed. A secret of the form `whsec_BASE64` is decoded to bytes, as in Standard Webhooks.
    */
   readonly secrets: readonly string[]
-  /** Topic of all its messages; or use `topicPointer`. @default the name of the source */
+  /** Topic of all its messages; alternatively `topicPointer`. @default the name of the source */
   readonly topic?: string
   /** JSON pointer to the topic in the body: `/type`. */
   readonly topicPointer?: string
-  /** Header with the message id, which the signature covers. @default webhook-id, unless `messageIdPointer` is given */
+  /**
+   * Header with the message id. The signature must cover it. @default webhook-id, unless `messageIdPointer` is given
+   */
   readonly messageIdHeader?: string
   /** JSON pointer to the message id in the body: `/id`. */
   readonly messageIdPointer?: string
@@ -30,8 +32,8 @@ export interface WebhookSource {
   /** Header with one or several signatures, in hexadecimal or base64. @default webhook-signature */
   readonly signatureHeader?: string
   /**
-   * Maximum difference between the time of signing and ours. A shorter time allows fewer replays; a longer one
-   * tolerates more clock skew. @default 300
+   * Maximum difference between the time of signing and this server's clock. A smaller value allows fewer replays; a
+   * larger one tolerates more clock skew. @default 300
    */
   readonly toleranceSeconds?: number
 }
@@ -54,7 +56,6 @@ export function readWebhookSources(argument: string, value: JsonValue): WebhookS
   for (const [name, given] of Object.entries(value)) {
     const place = `${argument}: ${name}`
     if (!isObject(given)) throw new InvalidArgumentError(place, 'expected an object')
-    // Only its type is checked here; resolveWebhookSource() below checks each field.
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- every field is checked before it is used
     const source = given as unknown as WebhookSource
     resolveWebhookSource(name, source, place)
@@ -106,7 +107,7 @@ function signingKeys(argument: string, secrets: unknown): readonly Buffer[] {
 }
 
 /**
- * Decodes base64 strictly. Node.js ignores other characters, so a masked secret of asterisks would give an empty key.
+ * Decodes base64 strictly. Node.js ignores invalid characters, so a secret masked by asterisks would give an empty key.
  */
 function decodedKey(place: string, text: string): Buffer {
   const key = Buffer.from(text, 'base64')

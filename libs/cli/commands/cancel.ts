@@ -49,7 +49,7 @@ async function run(outboxId: string | undefined, flags: GivenFlags, cli: Cli): P
   })
 }
 
-/** Cancels the payment, then rolls back. Throws if the database refuses it. */
+/** Cancels the payment in a transaction that is rolled back. Throws if the database refuses the cancellation. */
 async function tryOut(control: RoleHandle, cancel: (tx: Queryable) => Promise<CancelledItem>): Promise<CancelledItem> {
   const rolledBack: { item?: CancelledItem } = {}
   try {

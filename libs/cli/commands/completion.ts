@@ -101,7 +101,7 @@ function zshWordsCase(command: CommandSurface): string {
   return `    (${quoted(commandPath(command))}) next=(${nextWords(command).map(zshWord).join(' ')}) ;;`
 }
 
-/** Returns `word:description` with escaped colons. */
+/** Returns `word:description`, with the colons of both escaped. */
 function zshWord({ word, description }: NextWord): string {
   return quoted(`${word.replaceAll(':', String.raw`\:`)}:${description.replaceAll(':', String.raw`\:`)}`)
 }
@@ -151,7 +151,7 @@ function fishQuoted(text: string): string {
   return `'${text.replaceAll('\\', String.raw`\\`).replaceAll("'", String.raw`\'`)}'`
 }
 
-/** Returns the path of a command as the scripts spell it: ` holds list`, or an empty text for the program. */
+/** Returns the path of a command in the form of the scripts: ` holds list`, or empty for the program. */
 function commandPath({ path }: CommandSurface): string {
   return path.map((word) => ` ${word}`).join('')
 }

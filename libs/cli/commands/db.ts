@@ -52,7 +52,7 @@ async function startDb({ dataDir, port, json }: DbOptions & { readonly port?: nu
     signal: cli.signal,
   })
   const { version, adopted, ownerPid } = server
-  // The address contains the password. Only `db url` prints it.
+  // The URL contains the password. Only `db url` prints it.
   const shown = { dataDir: server.dataDir, port: server.port, version, adopted, ownerPid: ownerPid ?? null }
   if (json === true) return cli.terminal.printJson(shown)
   const verb = adopted ? 'was already running' : 'is running'

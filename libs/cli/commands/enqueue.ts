@@ -170,8 +170,8 @@ interface NumberedInstruction {
 }
 
 /**
- * Enqueues a file of instructions, one per line, a batch per transaction. After a crash or an invalid line the earlier
- * batches stay enqueued. A second run skips them, because their idempotency keys exist.
+ * Enqueues a file of instructions, one per line, in one transaction per batch. After a crash or an invalid line, the
+ * earlier batches stay enqueued. A second run skips them by their idempotency keys.
  */
 async function enqueueFile(file: string, target: EnqueueTarget, cli: Cli): Promise<EnqueuedFile> {
   const source = await openSource(file)
@@ -234,7 +234,7 @@ async function enqueueBatch(
   }
 }
 
-/** Returns the error with the line of the file instead of the index in the batch. */
+/** Names the line of the file instead of the index in the batch. */
 function invalidIn(batch: readonly NumberedInstruction[], { code, message }: InvalidPayloadError): SymphonyError {
   const [, index = '0', fault = message] = /^instructions\[(\d+)\]\.(.*)$/s.exec(message) ?? []
   const [first, last] = [batch[0]?.line, batch.at(-1)?.line]
@@ -243,7 +243,7 @@ function invalidIn(batch: readonly NumberedInstruction[], { code, message }: Inv
   })
 }
 
-/** Returns the error with the line of the file instead of the ordinal that the database reports. */
+/** Names the line of the file instead of the position that the database reports. */
 function conflictIn(
   batch: readonly NumberedInstruction[],
   { code, detail = '{}' }: IdempotencyConflictError,

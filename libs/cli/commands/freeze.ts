@@ -92,13 +92,13 @@ async function place(flags: GivenFlags, cli: Cli): Promise<void> {
     if (!changed) return printResult({ frozen: true, changed }, 'Dispatch was frozen already.', flags, cli)
     const waiting = await countUnmarked(control)
     const epoch = await readDispatchEpoch(control)
-    // A worker may have marked the waiting payments in the meantime.
+    // A worker may have marked the pending payments before this read.
     const sentence = epoch === undefined || epoch.markedAt === null ? describeWaiting(waiting) : describeMarks(epoch)
     printResult({ frozen: true, changed, waiting }, `Dispatch is frozen. ${sentence}`, flags, cli)
   })
 }
 
-/** Counts pending payments whose outcome is not unknown: a freeze marks these. */
+/** Counts pending payments without an unknown outcome. A freeze marks their outcome unknown. */
 async function countUnmarked(control: RoleHandle): Promise<number> {
   const { pendingCount, outcomeUnknownCount } = await readOutboxStatus(control)
   return Number(pendingCount - outcomeUnknownCount)
@@ -132,5 +132,5 @@ async function lift(flags: GivenFlags, cli: Cli): Promise<void> {
   await asControl('freeze', flags, cli, body, { statementTimeoutMs: LIFT_TIMEOUT_MS })
 }
 
-/** Timeout of the lift. Before it lifts the freeze, the statement may mark many millions of waiting items. */
+/** Timeout of the lift. The statement may first mark many millions of pending items. */
 const LIFT_TIMEOUT_MS = 3_600_000

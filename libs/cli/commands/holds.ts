@@ -113,7 +113,7 @@ async function list(flags: GivenFlags, cli: Cli): Promise<void> {
     if (await printAllRows(flags, cli, read)) return
     const { items, next } = await requireKnownNames(control, search, await read())
     const proposals = await readProposalPage(control, { status: 'OPEN', limit: PROPOSALS_LISTED })
-    // Proposals for items that are not in the list, mostly redrives of failed items.
+    // Proposals for items outside this list, mostly redrives of failed items.
     const others = proposals.filter(({ outboxId }) => !items.some((item) => item.outboxId === outboxId))
     if (flags['json'] === true) return cli.terminal.printJson({ held: items, otherProposals: others, next })
     if (items.length === 0) cli.terminal.print('No payment is held.')
@@ -199,7 +199,7 @@ async function resolveOne(
   printResult({ outboxId, decision, ...result }, describeDecided(decision, { outboxId, ...result }), flags, cli)
 }
 
-/** Decides each item in its own transaction. Each decision may need the approval of a second person. */
+/** Decides each item in a separate transaction. A decision may need a second person's approval. */
 async function resolveMany(
   control: RoleHandle,
   ids: readonly string[],

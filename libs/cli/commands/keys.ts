@@ -85,7 +85,7 @@ function scopesOf(words: readonly string[]): readonly Scope[] {
   throw new InvalidArgumentError('--scope', `expected ${SCOPES.join(', ')}; it may be repeated`)
 }
 
-/** Counts days by the clock of this machine. The database decides by its own clock whether a key has expired. */
+/** Adds days to this machine's time. The database clock later decides whether a key has expired. */
 function timeOf(text: string): Date {
   const [, days] = /^(\d{1,5})d$/.exec(text) ?? []
   if (days !== undefined) return new Date(systemClock.now().getTime() + Number(days) * DAY_MS)

@@ -122,7 +122,7 @@ async function runWithdraw(proposalId: string, flags: GivenFlags, cli: Cli): Pro
   printResult({ proposalId, withdrawn: true }, `The proposal ${proposalId} is withdrawn.`, flags, cli)
 }
 
-/** Returns the rule of the flags. The database checks that its parts fit together. */
+/** Returns the rule in the flags. The database checks the combination of its fields. */
 function ruleOf(flags: GivenFlags & { readonly approvals?: unknown }): LimitRule {
   const { kind, limit, currency, rail, participant, window, approvals } = flags
   if (kind !== 'approval' && kind !== 'amount' && kind !== 'count') {

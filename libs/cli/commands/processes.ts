@@ -16,8 +16,8 @@ import {
 import type { Cli } from '../terminal/Terminal.js'
 
 /**
- * Commands that run until stopped. Each imports the code of its process only when it runs, because the HTTP server and
- * the rails would make `symphony --help` twice as slow.
+ * Commands that run until stopped. Each imports its process when it runs, because HTTP server and rails would double
+ * the time of `symphony --help`.
  */
 
 const START_SETTINGS = [
@@ -32,7 +32,8 @@ const START_SETTINGS = [
 ] as const
 
 /**
- * `start` runs in a terminal: it stops fast, and it logs only warnings, so that log lines do not hide the printed text.
+ * Defaults of `start`, which runs in a terminal: it stops quickly and logs only warnings, so that printed text stays
+ * visible.
  */
 const START_DEFAULTS: Partial<Settings> = { shutdownMs: 1_500, logLevel: 'warn' }
 

@@ -47,7 +47,7 @@ async function runApprove(proposalIds: readonly string[], flags: GivenFlags, cli
 async function approve(control: RoleHandle, proposalId: string, flags: GivenFlags, cli: Cli): Promise<void> {
   const isDryRun = flags['dryRun'] === true
   const proposal = isDryRun ? await requiredProposal(control, proposalId) : await readProposal(control, proposalId)
-  // Read before the approval, which ends the hold.
+  // Reads the item before the approval, which ends the hold.
   const [item] = proposal === undefined ? [] : await readItems(control, { outboxId: proposal.outboxId })
   const payment = item === undefined ? '' : ` ${describePayment(item)}.`
   const facts = factsOf(item)
@@ -115,8 +115,8 @@ async function runWithdraw(proposalIds: readonly string[], flags: GivenFlags, cl
 }
 
 /**
- * Decides each proposal in its own transaction. With several proposals, prints each refusal and continues. A database
- * fault or a signal ends the command, which then prints the ids that were not decided.
+ * Decides each proposal in a separate transaction. With several proposals, prints each refusal and continues. A
+ * database fault or a signal ends the command after it prints the undecided ids.
  */
 async function decideEachProposal(
   proposalIds: readonly string[],
@@ -149,7 +149,7 @@ async function decideEachProposal(
   })
 }
 
-/** True if the error concerns one proposal: the database refused it, it is not open, or its id is malformed. */
+/** Returns whether the error concerns one proposal: the database refused it, it is not open, or its id is malformed. */
 function isRefusal(error: unknown): error is SymphonyError | InvalidArgumentError {
   if (error instanceof DatabaseError) return error.disposition === 'fatal'
   return (

@@ -80,7 +80,7 @@ async function run(flags: ReconcileFlags, cli: Cli): Promise<void> {
     const body = (database: Database) => reconcile(database.as('symphony_control'), options, tools)
     return withTarget(settings, 'reconcile', body, limits)
   })
-  // A script reads the counts. For people and cron jobs the exit code shows a difference.
+  // With --json, the caller reads the counts. Otherwise the exit code reports a difference.
   if (flags['json'] === true) return cli.terminal.printJson(result)
   printResult(result, cli)
   requireSound(result)
@@ -108,7 +108,7 @@ function optionsOf(flags: ReconcileFlags, cli: Cli): ReconcileOptions {
   }
 }
 
-/** Returns the format that the extension of a file implies. */
+/** Returns the format of a file extension. */
 function formatOf(statement: unknown): ReconcileOptions['format'] {
   const [, extension = ''] = /\.([a-z]+)$/i.exec(String(statement)) ?? []
   return FORMAT_OF_EXTENSION.get(extension.toLowerCase())
@@ -128,7 +128,7 @@ function parsePattern(text: string): RegExp {
   }
 }
 
-/** Returns the time of an option. A day means its start for `--from` and its end for `--to`, both in UTC. */
+/** Returns the time of an option. A day means its start for `--from` and its end for `--to`, in UTC. */
 function dayOf<Name extends 'from' | 'to'>(name: Name, flags: GivenFlags): { readonly [Field in Name]?: Date } {
   const text = flags[name]
   if (typeof text !== 'string') return {}
@@ -147,7 +147,7 @@ function dayOf<Name extends 'from' | 'to'>(name: Name, flags: GivenFlags): { rea
 
 const DAY_MS = 86_400_000
 
-/** Opens the file of `--statement` and shows how much of it was read. */
+/** Yields the chunks of the `--statement` file and shows the progress. */
 async function* readFile(path: string, { terminal }: Cli): AsyncGenerator<Uint8Array> {
   if (path === '-') return yield* process.stdin
   const bar = new ProgressBar(terminal, (await stat(path).catch(refuseFile(path))).size)

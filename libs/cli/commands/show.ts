@@ -49,11 +49,11 @@ interface Timeline extends ItemStatus {
   readonly attempts: readonly LedgerAttempt[]
   readonly events: readonly ItemEvent[]
   readonly bankEntries: readonly PaymentEntry[]
-  /** Pauses that stop its next claim. */
+  /** Pauses that stop the next claim of the item. */
   readonly pauses: readonly PauseView[]
 }
 
-/** States that no pause changes: a running call ends as usual. */
+/** States in which a pause has no effect on the item: a running call ends as usual. */
 const CLAIMED_OR_ENDED: ReadonlySet<ItemState> = new Set(['LEASED', 'DISPATCHED', 'FAILED'])
 
 async function run(id: string, flags: GivenFlags, cli: Cli): Promise<void> {
@@ -140,7 +140,8 @@ interface Moment {
 }
 
 /**
- * Returns attempts, events and bank entries by time. At equal times the attempt comes before its event, because the sort is stable.
+ * Returns attempts, events and bank entries by time. The sort is stable, so an attempt precedes an event of the same
+ * time.
  */
 function momentsOf({ createdAt, attempts, events, bankEntries }: Timeline): readonly Moment[] {
   return [
@@ -210,7 +211,7 @@ const ACTION_WORDS: Readonly<Record<AttemptAction, string>> = {
   cancelled: 'cancelled, nothing sent',
 }
 
-/** Prints each replay, then fails unless every folded row equals its pending row. */
+/** Prints each replay. Fails if a row rebuilt from the ledger differs from the pending row. */
 function reportReplays(replays: readonly ItemReplay[], flags: GivenFlags, cli: Cli): void {
   if (flags['json'] === true) cli.terminal.printJson({ items: replays })
   else for (const replay of replays) printReplay(replay, cli)

@@ -84,7 +84,7 @@ function createStatusPrinter(
 
 const PAUSES_SHOWN = 10
 
-/** Returns lines about the pauses in force, a pause of everything first; none without a pause. */
+/** Returns lines about the current pauses, a pause of everything first. */
 function describePauses(pauses: readonly PauseView[]): readonly string[] {
   const sorted = [...pauses.filter(({ kind }) => kind === 'all'), ...pauses.filter(({ kind }) => kind !== 'all')]
   const [first] = sorted

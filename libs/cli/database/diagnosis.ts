@@ -3,15 +3,15 @@ import { checkStart, type Diagnosis, type Finding, type StartCheckOptions } from
 import { countOf, type Cli } from '../terminal/Terminal.js'
 
 /**
- * Refuses to start on a server that is not durable, or in a schema that this release did not deploy. The error has a
- * remedy. Prints warnings; with `strict`, a warning prevents the start too.
+ * Refuses to start on a server that is not durable, or on a schema that differs from this release. Prints warnings;
+ * with `strict`, a warning also refuses the start.
  */
 export async function requireStartChecks(
   { strict = false, ...options }: StartCheckOptions & { readonly strict?: boolean },
   cli: Cli,
 ): Promise<void> {
   const { refusals, warnings } = await checkStart(options)
-  // With `part: 'server'` the login is the deployer's. It needs rights about which the checks would warn.
+  // With `part: 'server'` the login is the deployer's. It needs rights that the checks warn about.
   const relevant = options.part === 'server' ? [] : warnings
   const refused = strict ? [...refusals, ...relevant] : refusals
   if (!strict) for (const finding of relevant) warn(finding, cli)
@@ -22,8 +22,8 @@ export async function requireStartChecks(
 }
 
 /**
- * Returns an error with the code of a finding. The checks of the doctor are SQL files, so `ErrorCode` cannot list their
- * names.
+ * Returns an error with the code of a finding. These codes come from SQL files of the doctor, so `ErrorCode` cannot
+ * list them.
  */
 export function findingError({ code, remedy }: Pick<Finding, 'code' | 'remedy'>, message: string): SymphonyError {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the command prints the code, and no program branches on it

@@ -5,7 +5,7 @@ import { addSettings, resolveSettings } from '../settings/resolveSettings.js'
 import type { TargetSettings } from '../settings/settings.js'
 import type { Cli } from '../terminal/Terminal.js'
 
-/** Returns the given address, or that of the embedded server that runs in the data folder. */
+/** Returns the given URL, or the URL of the embedded server that runs in the data folder. */
 export async function urlOfTarget({
   databaseUrl,
   dataDir,
@@ -17,7 +17,7 @@ export async function urlOfTarget({
 
 export interface OpenedServer {
   readonly url: string
-  /** Embedded server; undefined if an address was given. */
+  /** Embedded server; undefined if a URL was given. */
   readonly embedded:
     | { readonly version: number; readonly dataDir: string; readonly port: number; readonly adopted: boolean }
     | undefined
@@ -25,7 +25,7 @@ export interface OpenedServer {
   readonly stop: () => Promise<void>
 }
 
-/** Returns the given server, or the embedded one of the data folder, which it starts unless it runs. */
+/** Returns the given server. Without a URL, returns the embedded server of the data folder, and starts it if needed. */
 export async function openServer(
   { databaseUrl, dataDir }: { readonly databaseUrl: string | undefined; readonly dataDir: string },
   { searchPath, signal }: { readonly searchPath: string | undefined; readonly signal: AbortSignal },
@@ -65,8 +65,8 @@ export function withTarget<T>(
 }
 
 /**
- * Passes an object that has its own database connection to the body, and closes it. If the schema caused a failure,
- * throws an error that explains it.
+ * Opens an object with its own database connection, passes it to the body and closes it. If the schema caused a
+ * failure, throws an error that explains the schema.
  */
 export async function withOpened<Opened extends { close(): Promise<void> }, T>(
   settings: TargetSettings,
@@ -85,7 +85,7 @@ export async function withOpened<Opened extends { close(): Promise<void> }, T>(
   }
 }
 
-/** Error codes of statements where the schema is missing or belongs to another release. */
+/** Error codes that a missing schema, or one of another release, can cause. */
 const SCHEMA_MISMATCH_CODES: ReadonlySet<string> = new Set([
   'INVALID_SCHEMA_NAME',
   'ROLE_UNAVAILABLE',
@@ -94,7 +94,7 @@ const SCHEMA_MISMATCH_CODES: ReadonlySet<string> = new Set([
   'UNDEFINED_TABLE',
 ])
 
-/** Returns an error about the deployment if the schema is not what this release deploys. */
+/** Returns an error about the deployment if the schema differs from this release. */
 async function schemaRefusal(error: unknown, url: string, schema: string): Promise<SymphonyError | undefined> {
   if (!(error instanceof DatabaseError) || !SCHEMA_MISMATCH_CODES.has(error.code)) return undefined
   const { checkStart } = await import('../../deployment/index.js')
@@ -106,12 +106,12 @@ async function schemaRefusal(error: unknown, url: string, schema: string): Promi
     const { object, expected, found } = finding
     return findingError(finding, `${object}: expected ${expected}, found ${found}.`)
   } catch {
-    // The first error is the more useful one.
+    // Keeps the first error, which says more.
     return undefined
   }
 }
 
-/** Settings of commands that open the database themselves, e.g. before anything is deployed. */
+/** Settings of commands that open the database themselves, such as before a deployment. */
 const DATABASE = ['databaseUrl', 'schema', 'dataDir'] as const
 
 export interface DatabaseFlags {

@@ -8,7 +8,7 @@ import { addSettings, resolveSettings, type GivenFlags } from '../settings/resol
 import { TARGET } from '../settings/settings.js'
 import { ProgressBar, type Cli } from '../terminal/Terminal.js'
 
-/** Adds the options of operator commands: the database, and `--json`. The actor is always the login. */
+/** Adds the options of operator commands: the database and `--json`. The actor is always the login. */
 export function addOperatorOptions(command: Command): Command {
   return addSettings(command, TARGET).addOption(jsonOption())
 }
@@ -61,8 +61,8 @@ export function addPaging(command: Command): Command {
 }
 
 /**
- * Prints all rows of a list as CSV or NDJSON and returns true, if `--format` is given. The columns of the CSV are the
- * fields of the first row.
+ * With `--format`, prints all rows of a list as CSV or NDJSON and returns true. The CSV columns are the fields of the
+ * first row.
  */
 export async function printAllRows(
   { format, json }: GivenFlags,
@@ -107,7 +107,7 @@ export function selectionOf(flags: GivenFlags & { readonly limit?: unknown }): I
 }
 
 /**
- * Returns the page. If the page is empty and the database does not know a name in the search, throws, because the name
+ * Returns the page. If the page is empty, throws for a searched name that the database does not know, because the name
  * may be misspelt.
  */
 export async function requireKnownNames<Page extends FoundPage>(
@@ -128,7 +128,7 @@ export function hasFilter({ railType, participants, since, until, errorCode }: I
   return [railType, participants, since, until, errorCode].some((value) => value !== undefined)
 }
 
-/** Returns the time of an option under its name; an empty object if the option is not given. */
+/** Returns an object with the time of an option; an empty object without the option. */
 export function timeOf<Name extends 'since' | 'until' | 'occurredAt'>(
   name: Name,
   flags: GivenFlags,
@@ -160,7 +160,7 @@ interface Decided<Result> {
   readonly refused: readonly Refusal[]
 }
 
-/** Decides each payment in its own transaction. Collects refusals and continues. */
+/** Decides each payment in a separate transaction. Collects refusals and continues. */
 export async function decideEach<Result extends object>(
   outboxIds: readonly string[],
   decide: (outboxId: string) => Promise<Result>,
@@ -174,7 +174,7 @@ export async function decideEach<Result extends object>(
     try {
       done.push({ outboxId, ...(await decide(outboxId)) })
     } catch (error) {
-      // A refusal, for example because another operator decided in the meantime or a late outcome says that the rail
+      // The database refused, for example because another operator decided before, or a late outcome says that the rail
       // paid.
       if (!(error instanceof DatabaseError) || error.disposition !== 'fatal') throw error
       refused.push({ outboxId, code: error.code, message: error.message })

@@ -12,7 +12,7 @@ import type { Terminal } from '../terminal/Terminal.js'
 
 type Colors = Terminal['colors']
 
-/** Returns lines that put both sides of a finding below each other. */
+/** Returns lines with the payment and the bank entries of a finding. */
 export function describeFinding(
   { findingId, kind, severity, outboxId, payment, entries, proposalId, returnEventId, note, closed }: Finding,
   { bold, dim, red, yellow }: Colors,
@@ -46,13 +46,13 @@ function describeBankSide({ kind, amount, currency, bookedOn, bankReference, acc
   return `${word} ${money} on ${bookedOn ?? 'an unknown day'}${reference}${account === null ? '' : `, account ${account}`}`
 }
 
-/** Returns a text such as `12.50 EUR to ••••3000`, as far as the field classes of the rail allow. */
+/** Returns a text such as `12.50 EUR to ••••3000`, within the field classes of the rail. */
 export function describeMoney({ amount, currency, destination, destinationWithheld }: ShownMoney): string {
   const money = amount === null ? 'an amount that is not shown' : `${amount}${currency === null ? '' : ` ${currency}`}`
   return `${money} to ${destination ?? describeWithheld(destinationWithheld)}`
 }
 
-/** Returns a text such as `2.50 EUR`, the sum of the returns. */
+/** Returns the sum of the returns, such as `2.50 EUR`. */
 export function describeReturned({
   returnedAmount,
   currency,
@@ -80,7 +80,7 @@ export function describePause({ kind, name, pausedAt, pausedBy, reason }: PauseV
 const REMEDY =
   'Compare the ledger with the rail’s records (docs/operate/restore.md), then: symphony freeze lift --reason "…"'
 
-/** Returns lines that explain a freeze and its remedy; none while dispatch is open. */
+/** Returns lines that explain a freeze and its remedy; none without a freeze. */
 export function describeFreeze(epoch: DispatchEpoch | undefined): readonly string[] {
   if (epoch?.frozen !== true) return []
   const { frozenAt, freezeCause, freezeReason, frozenBy } = epoch

@@ -11,13 +11,13 @@ import {
 import { IntervalWorker, sleep } from '../../worker/index.js'
 import { ALERT_TOPIC, sendNotice, type AlertChannel, type AlertNotice, type NotifySettings } from './alertChannels.js'
 
-/** Alerts while which no worker sends a message, so this process sends their notices itself. */
+/** Alerts during which no worker sends messages. This process sends their notices itself. */
 export const STOPS_DISPATCH: ReadonlySet<string> = new Set([
   'SymphonyDispatchFrozen',
   'SymphonyAllPaused',
   'SymphonyNoWorkerAlive',
 ])
-/** Alert about a database that does not answer. Its notices are remembered in this process only. */
+/** Alert for a database that does not answer. Only the memory of this process records its notices. */
 export const DATABASE_AWAY = 'SymphonyStatusMissing'
 
 interface NotifierOptions extends NotifySettings {
@@ -31,30 +31,30 @@ interface NotifierOptions extends NotifySettings {
   readonly onError?: (error: unknown) => void
   /** @default 15000 */
   readonly intervalMs?: number
-  /** Age after which a message that no process has sent directly is sent by another one. @default 60 */
+  /** Age after which any process sends a notice that its own process has not sent directly. @default 60 */
   readonly leftSeconds?: number
 }
 
-/** Messages of one round. */
+/** Counts of one round. */
 export interface NotifierCounts {
   readonly enqueued: number
   readonly sentDirectly: number
 }
 
 /**
- * Tells channels that an alert fires, still fires or has ended. Each notice is a message of the outbox, ordered per
- * channel and alert, and the last message is the state: its id says whether the alert fired. Its id is unique, so of
- * several processes one enqueues it, and a restart neither repeats a notice nor forgets one. An alert ends when two
+ * Notifies channels when an alert fires, still fires or has ended. Each notice is an outbox message, ordered per
+ * channel and alert. Its id contains the status, so the last message is the state of the alert. The id is unique, so
+ * only one of several processes enqueues a notice, and a restart neither repeats nor loses one. An alert ends when two
  * rounds in a row do not find it.
  *
  * While an alert stops dispatch, the process that enqueued the notice sends it directly and then cancels the message.
- * If the process dies in between, another round of any process sends the message.
+ * If that process dies in between, a round of any process sends the notice.
  */
 export class AlertNotifier extends IntervalWorker<NotifierCounts> {
   readonly #options: NotifierOptions
-  /** Alerts that may need a notice: those that fired, or had no end, since this process started; rounds without them. */
+  /** Alerts to check in each channel, with the number of rounds in which they did not fire. Starts with every rule. */
   readonly #watched: Map<string, number>
-  /** Time of the notice that the database is away, by channel. */
+  /** Time of the last notice about an unreachable database, by channel. */
   readonly #away = new Map<string, number>()
   readonly #last = new Map<string, Alert>()
 
@@ -96,7 +96,7 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
     const isOpen = step === undefined ? last.status === 'firing' : step.status === 'firing'
     const isStopped = alert !== undefined && STOPS_DISPATCH.has(name)
     if (step === undefined) {
-      // The process that enqueued the notice may have died before it sent it.
+      // The process that enqueued the notice may have died before sending it.
       const isLeft = isStopped && last.isPending && last.ageSeconds >= (this.#options.leftSeconds ?? 60)
       return { isOpen, enqueued: false, sent: isLeft && (await this.#sendStopped(channel, last, alert)) }
     }
@@ -128,7 +128,7 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
     return item === undefined ? NEVER : lastNoticeOf(item)
   }
 
-  /** Returns the item, or undefined if another process has enqueued this notice. */
+  /** Returns the outbox id, or undefined if another process has enqueued this notice. */
   async #enqueue(id: string, key: string, notice: AlertNotice): Promise<string | undefined> {
     const ingest = this.#options.database.as('symphony_ingest')
     const message = { instructionId: id, idempotencyKey: id, participantId: key, railType: ALERT_TOPIC, ordered: true }
@@ -144,13 +144,16 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
     }
   }
 
-  /** Sends a notice while dispatch is stopped, then cancels its message. Returns whether the channel accepted it. */
+  /**
+   * Sends a notice while dispatch is stopped, then cancels its message. Returns whether the channel accepted the
+   * notice.
+   */
   async #sendStopped(channel: AlertChannel, { outboxId, id }: Pick<LastNotice, 'outboxId' | 'id'>, alert: Alert) {
     const notice = this.#noticeOf(id, channel, alert.name, 'firing', alert)
     if (!(await this.#send(channel, notice))) return false
     const ingest = this.#options.database.as('symphony_ingest')
     await cancelOutboxItem(ingest, outboxId, 'sent directly, because dispatch was stopped').catch((error: unknown) => {
-      // A worker has claimed it since, so the channel gets it twice.
+      // A worker has claimed the message meanwhile, so the channel gets the notice twice.
       if (!(error instanceof NotCancellableError)) throw error
     })
     return true
@@ -214,7 +217,7 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
   }
 }
 
-/** Rounds without the alert after which it has ended. */
+/** Previous rounds without the alert after which a further one ends it. */
 const MISSING_ROUNDS = 1
 const SEND_ATTEMPTS = 3
 const SEND_PAUSE_MS = 500
@@ -230,7 +233,7 @@ interface LastNotice {
   readonly id: string
   readonly outboxId: string
   readonly status: AlertNotice['status']
-  /** Number of the alert's firing, from 1. */
+  /** Number of times that the alert has started to fire. */
   readonly episode: number
   readonly repeats: number
   readonly ageSeconds: number

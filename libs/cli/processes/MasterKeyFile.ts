@@ -12,8 +12,8 @@ import {
 } from '../../protection/index.js'
 
 /**
- * Reads master keys from a file that only its owner and group can read. Reads the file again when it meets an unknown
- * key id, because a key may be added while the process runs.
+ * Reads master keys from a file that only its owner and group can read. Reads it again for an unknown key id, because a
+ * key may be added while the process runs.
  */
 export class MasterKeyFile implements MasterKeys {
   readonly #path: string
@@ -43,7 +43,7 @@ export class MasterKeyFile implements MasterKeys {
     try {
       this.#ring = await readRing(this.#path)
     } catch {
-      // Another process may be writing the file. The keys read before stay valid.
+      // Another process may be writing the file. The previously read keys stay valid.
       return undefined
     }
     return this.#ring.find(id)
@@ -63,7 +63,7 @@ async function readRing(path: string): Promise<KeyRing> {
 async function readPrivately(path: string): Promise<Buffer> {
   try {
     const { mode } = await stat(path)
-    // Windows has no such permission bits and reports that everybody may read.
+    // Windows has no such permission bits and reports that all users may read.
     if (process.platform !== 'win32' && (mode & OTHERS) !== 0) {
       throw new MasterKeysError(`${path} can be read by everybody on this machine: chmod o= it first.`)
     }
@@ -107,7 +107,7 @@ async function readIfAny(path: string): Promise<KeyFile | undefined> {
     const { mode } = await stat(path)
     const text = await readFile(path)
     const content = parseStrictJson(text, { argument: path })
-    // Refuses an invalid file with a message that contains no key.
+    // Refuses an invalid file with a message without key material.
     readKeyRing(content)
     const { current, keys }: Omit<KeyFile, 'mode'> = JSON.parse(text.toString())
     return { current, keys, mode: mode & 0o770 }
@@ -119,7 +119,8 @@ async function readIfAny(path: string): Promise<KeyFile | undefined> {
 }
 
 /**
- * Replaces an existing file by a rename. Creates a new one by a link, which fails if the file has appeared meanwhile.
+ * Replaces an existing file by a rename. Creates a new file by a link, which fails if another process created it
+ * meanwhile.
  */
 async function write(path: string, content: string, mode: number | undefined): Promise<void> {
   const unfinished = `${path}.${randomUUID()}`

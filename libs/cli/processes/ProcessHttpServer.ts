@@ -42,8 +42,8 @@ export class ProcessHttpServer {
   }
 
   /**
-   * Listens on the port of the settings, which must be free. Without such a setting, listens on the usual port, or on
-   * any free port if that is in use.
+   * Listens on the port of the settings, and fails if it is in use. Without that setting, listens on the usual port, or
+   * on a free one if the usual port is in use.
    */
   async listen({ host, port }: Pick<ProcessSettings, 'host' | 'port'>, usualPort: number): Promise<string> {
     try {
@@ -63,7 +63,7 @@ export class ProcessHttpServer {
   }
 }
 
-/** Files of an API's settings. The process reads them before it opens anything, so that a mistake stops it at once. */
+/** Files of the API's settings. The process reads them first, so that a mistake stops it at once. */
 export interface ApiFiles {
   readonly webhooks: WebhookSources | undefined
   readonly oidc: OidcOptions | undefined
@@ -98,19 +98,19 @@ function processUser(): string {
   try {
     return userInfo().username
   } catch {
-    // A container's uid may have no name.
+    // The uid of a container may have no name.
     return `uid-${process.getuid?.() ?? 'unknown'}`
   }
 }
 
-/** Reads the trusted identity provider and the meaning of its claims. The secret of this server is a setting beside. */
+/** Reads the identity provider and the meaning of its claims. The client secret is a separate setting. */
 async function loadOidcFile(path: string, settings: ApiSettings): Promise<OidcOptions> {
   const secret = await secretOf(settings.oidcClientSecret, '--oidc-client-secret-file', settings.oidcClientSecretFile)
   const json = parseStrictJson(await readFlagFile('--oidc', path), { argument: 'oidc' })
   return readOidcOptions(json, secret === undefined ? {} : { clientSecret: secret })
 }
 
-/** Returns the secret of a file, or that of the environment. */
+/** Returns the secret in the file, or else in the environment. */
 async function secretOf(
   given: string | undefined,
   flag: string,
@@ -119,7 +119,7 @@ async function secretOf(
   return file === undefined ? given : requiredText(flag, String(await readFlagFile(flag, file)).trim(), 1_024)
 }
 
-/** Reads the senders of webhooks with their secrets. The file is separate, because few people may read it. */
+/** Reads the webhook senders and their secrets. Separate from other settings, because few people may read the file. */
 export async function loadWebhooksFile(path: string): Promise<WebhookSources> {
   const name = basename(path)
   return readWebhookSources(name, parseStrictJson(await readFlagFile('--webhooks', path), { argument: name }))

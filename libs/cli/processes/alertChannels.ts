@@ -19,7 +19,7 @@ import type { Rail } from '../../rails/index.js'
  */
 export interface NotifySettings {
   readonly channels: readonly AlertChannel[]
-  /** Time after which the notice of an alert that still fires is repeated. */
+  /** Interval at which the notice of a firing alert is repeated. */
   readonly repeatSeconds: number
 }
 
@@ -33,7 +33,7 @@ export interface AlertChannel {
   readonly severity: 'warning' | 'critical'
 }
 
-/** Notice about an alert, as the channel `json` receives it. */
+/** Notice about an alert. A `json` channel receives this object. */
 export interface AlertNotice {
   readonly id: string
   readonly channel: string
@@ -48,10 +48,10 @@ export interface AlertNotice {
   readonly at: string
 }
 
-/** Topic of the messages that carry notices. Processes with `--notify` serve it. */
+/** Topic of the messages that carry notices. Processes with `--notify` dispatch it. */
 export const ALERT_TOPIC = 'symphony.alerts'
 
-/** Rail that sends the notices of a worker. Every failure is retried. */
+/** Rail by which a worker sends notices. Retries every failure. */
 export function alertRail(channels: readonly AlertChannel[]): Rail {
   return {
     type: ALERT_TOPIC,
@@ -76,7 +76,7 @@ function isNotice(payload: JsonObject): payload is JsonObject & AlertNotice {
 
 const FIELDS = ['id', 'status', 'alert', 'severity', 'database', 'summary', 'remedy', 'since', 'at'] as const
 
-/** Sends a notice once. Returns undefined if the channel accepted it (2xx), else the reason. */
+/** Sends a notice once. Returns undefined if the channel accepted it (2xx), else the cause. */
 export async function sendNotice(
   channel: AlertChannel,
   notice: AlertNotice,
@@ -92,7 +92,7 @@ export async function sendNotice(
       body,
       signal: signal === undefined ? timeout : AbortSignal.any([timeout, signal]),
     })
-    // The answer is not read, but must be released.
+    // Releases the connection without reading the answer.
     await response.body?.cancel()
     return response.ok ? undefined : `the channel answered ${response.status}`
   } catch (error) {
@@ -103,7 +103,7 @@ export async function sendNotice(
 
 const SEND_MS = 5_000
 
-/** Sends a test message, and its end, to each channel. Returns the reasons of the refusals by channel. */
+/** Sends a test notice to each channel. Returns the cause of each refusal by channel. */
 export async function sendTestNotices(channels: readonly AlertChannel[]): Promise<ReadonlyMap<string, string>> {
   const refusals = new Map<string, string>()
   for (const channel of channels) {
@@ -122,7 +122,7 @@ export async function sendTestNotices(channels: readonly AlertChannel[]): Promis
     } as const
     const refusal =
       (await sendNotice(channel, { ...notice, status: 'firing' })) ??
-      // An incident of the test would stay open.
+      // Resolves the incident that the test opened in PagerDuty.
       (channel.format === 'pagerduty' ? await sendNotice(channel, { ...notice, status: 'resolved' }) : undefined)
     if (refusal !== undefined) refusals.set(channel.name, refusal)
   }
@@ -165,7 +165,7 @@ function slackText({ status, alert, severity, database, summary, detail, remedy,
   return lines.map((line) => line.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')).join('\n')
 }
 
-/** Returns the headers of Standard Webhooks. A repeated attempt has the same id. */
+/** Returns the headers of Standard Webhooks. A retry has the same message id. */
 function signatureOf({ format, key }: AlertChannel, id: string, body: string): Readonly<Record<string, string>> {
   if (format !== 'json') return {}
   const messageId = `msg_${id.replaceAll('.', '_')}`
@@ -175,7 +175,7 @@ function signatureOf({ format, key }: AlertChannel, id: string, body: string): R
   return { 'webhook-id': messageId, 'webhook-timestamp': timestamp, 'webhook-signature': `v1,${hmac}` }
 }
 
-/** Reads the file of `--notify`. Secrets may stand in it, in an environment variable or in another file. */
+/** Reads the `--notify` file. A secret is in this file, in an environment variable or in another file. */
 export async function loadNotifyFile(
   path: string,
   env: Readonly<Record<string, string | undefined>>,
@@ -251,7 +251,7 @@ function secretReader(env: Readonly<Record<string, string | undefined>>, folder:
 
 const SECRET_LENGTH_MAX = 2_048
 
-/** Requires HTTPS, or plain HTTP to this machine, because the URL and the body may be secret. */
+/** Requires HTTPS, or plain HTTP to this machine, because URL and body may be secret. */
 function safeUrl(place: string, text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined
   const isLocal = url?.protocol === 'http:' && ['localhost', '127.0.0.1', '[::1]'].includes(url.hostname)

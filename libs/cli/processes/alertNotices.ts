@@ -7,7 +7,7 @@ import type { Cli } from '../terminal/Terminal.js'
 import { alertRail, loadNotifyFile, type NotifySettings } from './alertChannels.js'
 import { AlertNotifier } from './AlertNotifier.js'
 
-/** Reads the file of `--notify`; undefined without the setting. */
+/** Reads the `--notify` file; undefined without the setting. */
 export async function loadNotify(
   { notify }: NotifyFileSettings,
   { env }: Pick<Cli, 'env'>,
@@ -26,7 +26,7 @@ interface NotifierParts {
   readonly settings: AlertSettings
 }
 
-/** Starts to evaluate the alert rules and to tell the channels. Needs the roles readonly and ingest. */
+/** Starts the AlertNotifier. Needs the roles readonly and ingest. */
 export function startNotifier(
   notify: NotifySettings | undefined,
   { symphony, log, settings }: NotifierParts,
@@ -40,7 +40,7 @@ export function startNotifier(
     database,
     databaseName,
     rules: rules.map(({ name }) => name),
-    // A database that does not answer is itself an alert.
+    // An alert rule reports a database that does not answer (undefined).
     evaluate: async () => watch.evaluate(await readSystemStatus(database).catch(() => undefined)),
     onSent: ({ refusal, ...notice }) => {
       if (refusal === undefined) log.info(notice, 'alert_sent')

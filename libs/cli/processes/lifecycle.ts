@@ -6,12 +6,12 @@ import type { AnySymphony } from '../../symphony/index.js'
 import { sleep } from '../../worker/index.js'
 import type { Settings } from '../settings/settings.js'
 
-/** Writes JSON lines to stderr, because stdout is for results. Writes synchronously, so that a crash loses no line. */
+/** Logs JSON lines to stderr, because stdout is for results. Writes synchronously, so that a crash loses no line. */
 export function createLog(level: Settings['logLevel'], name: string): Logger {
   return pino({ level, base: { name, pid: process.pid } }, pino.destination({ dest: 2, sync: true }))
 }
 
-/** Waits until the signal aborts. Its timer keeps the process alive; a signal alone would not. */
+/** Waits until the signal aborts. The timer keeps the process alive. */
 export async function untilAborted(signal: AbortSignal): Promise<void> {
   while (!signal.aborted) await sleep(DAY_MS, signal)
 }
@@ -26,18 +26,20 @@ export function stdinClosed(): AbortSignal {
   return closed.signal
 }
 
-/** Errors that a retry does not change: a missing privilege, a missing role, a pooler that does not keep the role. */
+/**
+ * Errors that a retry does not resolve: a missing privilege, a missing role, or a pooler that does not keep the role.
+ */
 const REFUSALS: ReadonlySet<string> = new Set(['INSUFFICIENT_PRIVILEGE', 'ROLE_UNAVAILABLE', 'TRANSACTION_POOLER'])
 
 /**
- * Stops a process that the database does not allow to work. If it kept retrying, it would look healthy and send
- * nothing. The first such error aborts `signal`.
+ * Aborts `signal` at the first error by which the database refuses this process. If the process kept retrying, it would
+ * look healthy and send nothing.
  */
 export class RefusalWatch {
   readonly #refused = new AbortController()
   #refusal: DatabaseError | undefined
 
-  /** Watches the events of a Symphony, and feeds them to the log and the metrics. */
+  /** Watches the events of a Symphony, and connects them to the log and the metrics. */
   static of({ events }: AnySymphony, log: Logger, metrics: Metrics | undefined): RefusalWatch {
     const watch = new RefusalWatch()
     for (const listener of [metrics?.onEvent, logEvents(log), watch.onEvent]) {

@@ -6,7 +6,7 @@ import { loadRails, RAIL_TIMEOUT_DEFAULT_MS, type LoadedRail, type Rail } from '
 import type { ProtectionSettings } from '../settings/settings.js'
 import { MasterKeyFile } from './MasterKeyFile.js'
 
-/** Reads the rails that an ES module exports as its default, and checks each. */
+/** Imports the default export of an ES module, and checks that it is a list of rails. */
 export async function readRailsFile(file: string, options: { readonly timeoutMs: number }): Promise<readonly Rail[]> {
   const declared = await importDefault(resolve(file))
   requireRails(declared, options)
@@ -34,8 +34,8 @@ async function importDefault(path: string): Promise<unknown> {
       remedy: 'Export the rails as its default: export default [ … ].',
     })
   }
-  // In compiled CommonJS the rails are in `exports.default`, and Node.js imports `exports` itself as the default. So
-  // they may be one level deeper.
+  // Compiled CommonJS puts the rails in `exports.default`, and Node.js imports `exports` as the default. The rails are
+  // then one level deeper.
   const rails = loaded['default']
   return isObject(rails) && 'default' in rails ? rails['default'] : rails
 }
@@ -50,8 +50,8 @@ export interface Protection {
 }
 
 /**
- * Loads rails for a process that enqueues or shows payloads and calls no rail, and closes them afterwards. Without
- * rails no field has a class, so every field is public.
+ * Loads rails for a process that enqueues or shows payloads but calls no rail, and closes them afterwards. Without
+ * rails, every field is public.
  */
 export async function withProtection<T>(
   { rails, vaultKeys }: ProtectionSettings,
@@ -63,12 +63,12 @@ export async function withProtection<T>(
   try {
     return await body({ rails: loaded, vault: new FieldVault(loaded, vault) })
   } finally {
-    // An open connection would keep the process alive. A rail that fails to close is ignored.
+    // An open connection of a rail would keep the process alive. Ignores a rail that fails to close.
     await Promise.allSettled([...loaded.values()].map((rail) => rail.close()))
   }
 }
 
-/** Reads the master keys before anything is opened, so that a mistake in the file stops the process at once. */
+/** Reads the master keys. Called first, so that a mistake in the file stops the process at once. */
 export async function openMasterKeys(file: string | undefined): Promise<MasterKeyFile | undefined> {
   return file === undefined ? undefined : MasterKeyFile.open(file)
 }

@@ -59,7 +59,10 @@ export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<vo
   }
 }
 
-/** Warns if the login cannot act for people, because the API then refuses requests with the scope operate. */
+/**
+ * Warns if the login cannot act for other people, because the API then refuses requests with the scope operate or
+ * ingest.
+ */
 async function reportMissingGateway(
   database: Database,
   settings: ApiProcessSettings,

@@ -36,10 +36,10 @@ export type StartSettings = TargetSettings &
 
 const USUAL_PORT = 7_420
 const SIMULATED_RAIL = 'simulated'
-/** Roles of the workers and of the API, which run in one process. */
+/** Roles of workers and API, which run in one process. */
 const PROCESS_ROLES = ['ingest', 'executor', 'readonly', 'auditor', 'control', 'auth'] as const
 
-/** Runs everything in one process. Before it returns or throws, it stops everything that it has started. */
+/** Runs database, workers and API in one process, and stops all of them before it returns or throws. */
 export async function runStart(settings: StartSettings, cli: Cli): Promise<void> {
   const { databaseUrl, dataDir } = settings
   const { signal } = cli
@@ -52,7 +52,7 @@ export async function runStart(settings: StartSettings, cli: Cli): Promise<void>
   }
 }
 
-/** Deploys, runs the doctor and returns the address under which the processes log in. */
+/** Deploys, runs the start checks and returns the URL with the login of the processes. */
 async function prepareDatabase(server: OpenedServer, settings: StartSettings, cli: Cli): Promise<string> {
   const { schema, dataDir, strict } = settings
   const target = { url: server.url, schema }
@@ -146,8 +146,8 @@ function printWelcome(welcome: Welcome, settings: StartSettings, cli: Cli): void
   const place = token.file === undefined ? 'SYMPHONY_ACCESS_TOKEN' : `the file ${token.file}`
   terminal.print(`The API listens on ${bold(address)}. Its access token is in ${place}.`)
   if (dashboardFolder() !== undefined) {
-    // The token is printed only on a terminal; a log or a pipe gets the path of its file. Browsers do not send the part
-    // of an address after the # to the server.
+    // Prints the token only on a terminal; a log or pipe gets the path of its file. Browsers do not send the part of a
+    // URL after # to the server.
     const isShown = token.file !== undefined && terminal.isPrintedToPerson
     const link = bold(isShown ? `${address}/#token=${token.value}` : address)
     terminal.print(`The dashboard: ${link}${isShown ? '' : ' (sign in with the access token)'}`)
@@ -159,8 +159,8 @@ function printWelcome(welcome: Welcome, settings: StartSettings, cli: Cli): void
 }
 
 /**
- * Prints commands that enqueue and show a payment on the simulated rail, never on a rail that may move money. Each
- * start prints another instruction id, so that a command pasted after a restart enqueues a new payment.
+ * Prints commands that enqueue and show a payment, only for the simulated rail. The instruction id differs at each
+ * start, so that a command pasted after a restart enqueues a new payment.
  */
 function printFirstPayment({ address, token }: Welcome, { dataDir }: StartSettings, { terminal }: Cli): void {
   const { dim } = terminal.colors
@@ -185,7 +185,7 @@ function printFirstPayment({ address, token }: Welcome, { dataDir }: StartSettin
   )
 }
 
-/** Access token and its file. A token from the settings has no file and is never printed. */
+/** Access token and its file. A token from the settings has no file and is not printed. */
 interface AccessToken {
   readonly value: string
   readonly file: string | undefined

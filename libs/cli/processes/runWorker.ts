@@ -14,7 +14,7 @@ export interface WorkerSettings
   readonly untilStdinCloses: boolean
 }
 
-/** Runs until stopped, then releases its leases and closes its connections. */
+/** Runs until stopped. Then releases its leases and closes its connections. */
 export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<void> {
   const { strict, schema } = settings
   const url = await urlOfTarget(settings)
@@ -25,7 +25,7 @@ export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<voi
   try {
     const worker = symphony.worker({
       ...relayerOptions(settings),
-      // `scheduler` and `start` remove finished rows.
+      // Finished rows are removed by `scheduler` and `start`.
       maintenance: { ...ledgerOptions(settings), retention: false },
     })
     await requireStartChecks({ url, schema, strict }, cli)

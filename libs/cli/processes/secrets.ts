@@ -4,9 +4,8 @@ import { dirname, join } from 'node:path'
 import { SymphonyError, hasCode } from '../../core/index.js'
 
 /**
- * Reads a secret from a file that only its owner can read, or creates it. The complete file is linked to its name, so
- * that a crash leaves no partial secret. If two processes create a secret at once, both use the file that was linked
- * first.
+ * Reads a secret from a file, or creates one that only its owner can read. Links the complete file to its name, so that
+ * a crash leaves no partial secret. Of two processes that create a secret at once, both use the file linked first.
  */
 export async function readOrCreateSecret(path: string, make: () => string): Promise<string> {
   try {
@@ -46,7 +45,7 @@ async function readIfAny(path: string): Promise<string | undefined> {
   }
 }
 
-/** Database login of Symphony's processes. It is a member of roles and switches to them. */
+/** Database login of Symphony's processes. The login is a member of the roles and switches to them. */
 interface ProcessLogin {
   readonly name: string
   readonly password: string
@@ -57,8 +56,8 @@ export function newLogin(prefix: string): ProcessLogin {
 }
 
 /**
- * Returns the login of a data folder. Its name is random, because logins are shared by the whole cluster and two
- * folders may use one cluster. The file is written before the login is created, so that a crash in between is harmless.
+ * Returns the login of a data folder. Its name is random, because logins belong to the whole PostgreSQL cluster, which
+ * several folders may share. The file is written before the login is created, so that a crash in between is harmless.
  */
 export async function loginOf(dataDir: string): Promise<ProcessLogin> {
   const kept = await readOrCreateSecret(join(dataDir, 'process-login'), () => {
@@ -74,7 +73,7 @@ export function urlOfLogin(url: string, { name, password }: ProcessLogin): strin
   const address = new URL(url.replace(/^([^?#]*@)(?=[/?]|$)/, '$1localhost'))
   address.username = encodeURIComponent(name)
   address.password = encodeURIComponent(password)
-  // Query parameters with these names would take precedence over the login set above.
+  // Removes parameters that would override the login set above.
   address.searchParams.delete('user')
   address.searchParams.delete('password')
   return address.href

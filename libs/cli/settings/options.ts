@@ -8,7 +8,7 @@ export function jsonOption(): Option {
   return new Option('--json', 'print the result or the error as JSON')
 }
 
-/** Parses a whole number. The command checks its bounds. */
+/** Parses a whole number. The command checks its range. */
 export function parseWholeNumber(text: string): number {
   if (!/^\d{1,15}$/.test(text)) throw new CommanderArgumentError(`Expected a whole number, got "${text}".`)
   return Number(text)

@@ -23,7 +23,7 @@ export function addSettings(
     if (flag === undefined) continue
     const value = defaults[name] ?? SETTINGS[name].default
     const notes = [env === undefined ? undefined : `also ${env}`, value === undefined ? undefined : `default: ${value}`]
-    // Gives commander no default, because a default would hide whether the flag was given.
+    // Commander gets no default, because a default would hide whether the flag was given.
     command.addOption(new Option(flag, `${help} (${notes.filter(Boolean).join('; ')})`))
     if (offFlag !== undefined) command.addOption(new Option(offFlag, `the opposite of ${flag}`))
   }
@@ -32,12 +32,12 @@ export function addSettings(
   )
 }
 
-/** Flags as commander parsed them, by setting name. */
+/** Parsed flags by setting name. */
 export type GivenFlags = Readonly<Record<string, string | boolean | undefined>>
 
 /**
  * Returns the values of these settings: from the flag, else the environment, else the configuration file, else the
- * default of the command or of the setting. An error names the flag, variable or key that holds the wrong value.
+ * default. An error names the flag, variable or key with the wrong value.
  */
 export async function resolveSettings<Name extends SettingName>(
   names: readonly Name[],
@@ -50,7 +50,6 @@ export async function resolveSettings<Name extends SettingName>(
     name,
     valueOf(name, flags, cli, file) ?? defaults[name] ?? SETTINGS[name].default,
   ])
-  // Each value was parsed by the kind of its setting.
   return Object.fromEntries(resolved)
 }
 
@@ -59,7 +58,6 @@ interface ConfigFile {
   readonly content: JsonObject
 }
 
-/** Returns the value from the flag, else the environment, else the configuration file. */
 function valueOf(name: SettingName, flags: GivenFlags, { env }: Cli, file: ConfigFile | undefined): unknown {
   const { flag, offFlag, env: variable } = SETTINGS[name]
   const kind: SettingKind<unknown> = SETTINGS[name].kind

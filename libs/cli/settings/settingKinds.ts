@@ -1,7 +1,7 @@
 import { dirname, resolve } from 'node:path'
 import { boundedInteger, InvalidArgumentError, requiredText, type Bounds, type JsonValue } from '../../core/index.js'
 
-/** Origin of a value, for error messages. */
+/** Place of a value, for error messages. */
 export interface Place {
   /** `--lease-seconds`, `LEASE_SECONDS` or `leaseSeconds in symphony.json`. */
   readonly name: string
@@ -19,10 +19,7 @@ export function text(lengthMax: number): SettingKind<string> {
   return { fromText: read, fromJson: read }
 }
 
-/**
- * Parses a path. A path in a configuration file is relative to that file, so that the working directory does not
- * matter.
- */
+/** Parses a path. A path in a configuration file is relative to that file, not to the working directory. */
 export function path(): SettingKind<string> {
   return { fromText: readPath, fromJson: readPath }
 }

@@ -2,9 +2,9 @@ import { BATCH_SIZE, LEASE_SECONDS } from '../../core/index.js'
 import { DEFAULT_SCHEMA } from '../../db/index.js'
 import { choice, path, switchedOn, text, wholeNumber, type SettingKind } from './settingKinds.js'
 
-/** One setting, given by a flag, an environment variable or a key of the configuration file. */
+/** Setting, given by a flag, an environment variable or a key of the configuration file. */
 interface Setting<Value, Default> {
-  /** Flag as commander spells it. The key of the configuration file is its name in camel case. Secrets have no flag. */
+  /** Flag in commander's syntax. Its name in camel case is the key in the configuration file. Secrets have no flag. */
   readonly flag?: string
   readonly offFlag?: string
   readonly env?: string
@@ -24,7 +24,7 @@ const PORT = Object.freeze({ min: 0, max: 65_535 })
 
 /**
  * Settings of Symphony's processes. A test compares them with `docs/reference/options.md`, which explains more. Values
- * for a single call, such as an id or a reason, are options of their command instead.
+ * for a single call, such as an id, are options of their command.
  */
 export const SETTINGS = Object.freeze({
   databaseUrl: setting({

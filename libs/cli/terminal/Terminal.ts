@@ -9,7 +9,7 @@ interface TerminalOptions {
   readonly stdout: Stream
   readonly stderr: Stream
   readonly env: Readonly<Record<string, string | undefined>>
-  /** Name by which this program is called, and its commands. Printed commands begin with the name. @default symphony */
+  /** Name by which the user called this program, for printed commands, and all its commands. @default symphony */
   readonly program?: { readonly name: string; readonly commands: readonly string[] }
 }
 
@@ -19,7 +19,7 @@ export interface Cli {
   readonly terminal: Terminal
   /**
    * Aborts on SIGINT or SIGTERM, with an `InterruptedError` as the reason. A long-running command waits for the abort,
-   * cleans up and returns. Any other command passes the signal on, so that the reason is thrown.
+   * cleans up and returns. Any other command throws the reason.
    */
   readonly signal: AbortSignal
 }
@@ -57,13 +57,13 @@ export class Terminal {
     this.printRaw(this.#callable(line))
   }
 
-  /** Prints JSON, SQL or scripts, without replacing the program name. */
+  /** Prints JSON, SQL or a script, in which the program name must not be replaced. */
   printRaw(text: string): void {
     this.#stdout.write(`${text}\n`)
   }
 
   /**
-   * Prints a value as one line of JSON, so that several values are NDJSON. Writes bigints as text, to keep all digits.
+   * Prints a value as one line of JSON, so that several values form NDJSON. Writes bigints as text, to keep all digits.
    */
   printJson(value: unknown): void {
     this.printRaw(JSON.stringify(value, bigintAsText))
@@ -78,7 +78,7 @@ export class Terminal {
     if (this.isInteractive) this.#stderr.write(`\r\u001B[2K${line}`)
   }
 
-  /** Replaces the last page on a terminal. Elsewhere pages follow each other. */
+  /** Replaces the previous page on a terminal. Elsewhere appends the page. */
   printPage(lines: readonly string[]): void {
     const page = lines.map((line) => `${this.#callable(line)}\n`).join('')
     this.#stdout.write(this.#stdout.isTTY === true ? `\u001B[H\u001B[2J${page}` : page)

@@ -4,17 +4,17 @@ import { fileURLToPath } from 'node:url'
 import { isObject } from '../../core/index.js'
 
 /**
- * Returns how to call this program, for printed commands: `symphony` if the shell finds it, `npx symphony-pg` for an
- * installed package, otherwise the path of the file, such as `./bin/symphony` in a checkout.
+ * Returns the name of this program for printed commands: `symphony` if the shell finds it, `npx symphony-pg` for an
+ * installed package, otherwise the path, such as `./bin/symphony` in a checkout.
  */
 export function programName(
   script: string | undefined = process.argv[1],
   { path = process.env['PATH'] ?? '', cwd = process.cwd() }: { readonly path?: string; readonly cwd?: string } = {},
 ): string {
   const file = realPath(script ?? '')
-  // The script is not this program: a test or another program called it.
+  // A test or another program runs this code.
   if (file === undefined || !file.endsWith(join('bin', 'symphony'))) return 'symphony'
-  // Ignores `.bin` folders, which npx and npm add to the path of this process only.
+  // Ignores `.bin` folders, which npx and npm add to PATH only for this process.
   const folders = path
     .split(delimiter)
     .filter((folder) => folder !== '' && !folder.endsWith(join('node_modules', '.bin')))
@@ -24,7 +24,7 @@ export function programName(
   return shellWord(near.startsWith('..') ? file : `./${near}`)
 }
 
-/** Quotes a text as one word of a shell, if needed. */
+/** Quotes a text as one shell word, if needed. */
 export function shellWord(text: string): string {
   return /^[\w./:@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`
 }
@@ -38,7 +38,7 @@ function realPath(path: string): string | undefined {
 }
 
 /**
- * Returns the version of the package. Walks up to its `package.json`, because compiled code lies deeper than the
+ * Returns the version of the package. Searches upwards for `package.json`, because compiled code lies deeper than the
  * source.
  */
 export function packageVersion(): string {

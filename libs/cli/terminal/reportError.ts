@@ -9,9 +9,9 @@ interface ReportOptions {
 }
 
 export function reportError(error: unknown, { terminal, json, debug }: ReportOptions): number {
-  // The help or the version was printed on request.
+  // Commander has printed the help or the version on request.
   if (error instanceof CommanderError && error.exitCode === 0) return EXIT.ok
-  // Commander has printed the help, because a command is missing.
+  // Commander has printed the help, because no command was given.
   if (error instanceof CommanderError && error.code === 'commander.help') return EXIT.usage
   const described = describe(error)
   if (json) terminal.note(JSON.stringify({ error: described }))
@@ -40,7 +40,7 @@ function describe(error: unknown): Described {
   }
   if (error instanceof SymphonyError)
     return { code: error.code, message, causes: causesOf(error), remedy: error.remedy }
-  // An error of @symphony-pg/embedded, which shares no class with this package.
+  // @symphony-pg/embedded shares no class with this package.
   if (code !== undefined && error instanceof Error && error.name === 'EmbeddedError')
     return { code, message, causes: causesOf(error), remedy: String(Reflect.get(error, 'remedy') ?? '') || undefined }
   if (isUsage(error)) return { code: code ?? 'USAGE', message, causes: [], remedy: undefined }
@@ -74,7 +74,7 @@ function codeOf(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
 }
 
-/** Returns the first line of each cause that adds a word to the code and the message. */
+/** Returns the first line of each cause that adds a word to the printed text. */
 function causesOf(error: unknown): readonly string[] {
   const causes: string[] = []
   let cause = error instanceof Error ? error.cause : undefined
@@ -88,12 +88,12 @@ function causesOf(error: unknown): readonly string[] {
   return causes
 }
 
-/** True if each word of the line was printed already. */
+/** Returns whether the printed text already contains each word of the line. */
 function repeats(line: string, printed: string): boolean {
   return line.split(/[\s"'“”‘’()]+/).every((word) => printed.includes(word))
 }
 
-/** Returns the system call that Node.js names in the message of a system error, as in `getaddrinfo ENOTFOUND`. */
+/** Returns the system call of a Node.js error, such as `getaddrinfo`, which its message repeats. */
 function systemCallOf(error: Error): string {
   return 'syscall' in error ? String(error.syscall) : ''
 }
@@ -125,7 +125,7 @@ Exit codes:
   130  interrupted (SIGINT) before the command was done
   143  terminated (SIGTERM) before the command was done`
 
-/** Error codes that mean "no database". A script may start one and repeat the command. */
+/** Error codes for an unreachable database. A script may start it and repeat the command. */
 const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
   'EMBEDDED_NOT_RUNNING',
   'EMBEDDED_NO_POSTGRES',

@@ -36,7 +36,7 @@ export function surfaceOf(command: Command, path: readonly string[] = []): Comma
       choices: argument.argChoices ?? [],
     })),
     options: help.visibleOptions(command).map(surfaceOfOption),
-    // `command.commands` lacks the `help` command that commander adds to groups.
+    // Omits the `help` command that commander adds to groups: only its help output lists that command.
     commands: command.commands.map((child) => surfaceOf(child, [...path, child.name()])),
   }
 }
@@ -62,7 +62,7 @@ function valueOf({ required, optional, flags }: Option, choices: readonly string
   return /<(?:folder|dir)>/.test(flags) ? 'folder' : 'text'
 }
 
-/** Returns the choices that a placeholder lists: `<none|transaction>`. */
+/** Returns the choices listed in a placeholder such as `<none|transaction>`. */
 function choicesIn({ flags }: Option): readonly string[] {
   const placeholder = /<([a-z]+(?:\|[a-z]+)+)>/.exec(flags)?.[1]
   return placeholder?.split('|') ?? []

@@ -6,7 +6,7 @@ import type { Identity } from './Identity.js'
 
 type Role = Parameters<typeof authenticateApiKey>[0]
 
-/** Lets the database authenticate API keys. */
+/** Authenticates API keys by the database, through a cache. */
 export class ApiKeyAuthenticator {
   readonly #keys: CredentialCache<KnownApiKey | undefined>
 

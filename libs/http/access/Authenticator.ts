@@ -52,7 +52,7 @@ export class Authenticator {
   }
 }
 
-/** Maximum length of a token. Longer than any token of a provider, and short enough to hash for an unknown caller. */
+/** Maximum length of a token: longer than tokens of providers, and short enough to hash for an unknown caller. */
 const TOKEN_LENGTH_MAX = 8_192
 
 /**

@@ -20,8 +20,8 @@ type Role = Parameters<typeof authenticateBrowserSession>[0]
 export type CookieRequest = Pick<FastifyRequest, 'headers' | 'method'>
 
 /**
- * Sessions of people who signed in to the dashboard. The cookie has a random id and secret; person and scopes are in
- * the database, so that every server with this login knows the session and an operator can revoke it.
+ * Sessions of people who signed in to the dashboard. The cookie contains a random id and secret. The database stores
+ * person and scopes, so every server with this login accepts the session, and an operator can revoke it.
  */
 export class BrowserSessions {
   readonly #auth: Role
@@ -75,8 +75,8 @@ export class BrowserSessions {
   }
 
   /**
-   * Refuses a request that another site may have caused. A browser lets another site neither set the header nor change
-   * Origin and Sec-Fetch-Site. Programs without a browser send a key instead of a cookie.
+   * Refuses a request that another site may have caused. From another site, a browser does not let a script set
+   * `symphony-csrf`, Origin or Sec-Fetch-Site. Programs without a browser send a key instead of a cookie.
    */
   requireSameOrigin({ headers, method }: CookieRequest): void {
     const { publicUrl } = this.#options
@@ -89,9 +89,12 @@ export class BrowserSessions {
 }
 
 const CSRF_HEADER = 'symphony-csrf'
-/** With this prefix, browsers accept the cookie only from this host, with Secure, and for all paths. */
+/**
+ * Name of the session cookie. The prefix `__Host-` makes browsers accept it only from this host, with Secure and
+ * Path=/.
+ */
 const SESSION_COOKIE = '__Host-symphony-session'
-/** Cookie with state, nonce and verifier of a sign-in that has started. */
+/** Cookie with state, nonce and PKCE verifier of a started sign-in. */
 export const SIGN_IN_COOKIE = '__Host-symphony-sign-in'
 
 /** Returns the value of a cookie; undefined if it is missing or was sent twice. */
@@ -101,13 +104,13 @@ export function cookieOf({ headers }: CookieRequest, name: string): string | und
 }
 
 /**
- * Returns the text of Set-Cookie. Strict is enough, because no page of this server needs a cookie: after the provider's
- * redirect, the dashboard sends the cookie with its own requests.
+ * Returns the value of Set-Cookie. `SameSite=Strict` works, because the page after the provider's redirect needs no
+ * cookie: the dashboard sends it with its own requests.
  */
 export function setCookie(name: string, value: string, seconds: number): string {
   return `${name}=${value}; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=${seconds}`
 }
 
-/** Texts of Set-Cookie that remove the cookies. */
+/** Values of Set-Cookie that remove the cookies. */
 export const REMOVED_SIGN_IN = setCookie(SIGN_IN_COOKIE, '', 0)
 export const REMOVED_SESSION = setCookie(SESSION_COOKIE, '', 0)

@@ -2,9 +2,9 @@ import type { ApiKeyParts } from '../../access/index.js'
 import { systemClock, type Clock } from '../../core/index.js'
 
 /**
- * Caches for 2 s what the database knows of a key or session, so that a busy client costs few queries. An event stream
- * checks its credential about every 2 s. Together, a revocation takes effect within 5 s. The cache is bounded, and its
- * key is the hash of the secret.
+ * Caches a key or session that the database returned for 2 s, so that a busy client costs few queries. An event stream
+ * checks its credential about every 2 s, so a revocation takes effect within 5 s. The cache is bounded; its keys
+ * contain the hash of the secret.
  */
 export class CredentialCache<Known> {
   readonly #authenticate: (parts: ApiKeyParts) => Promise<Known>
@@ -24,7 +24,6 @@ export class CredentialCache<Known> {
     const known = this.#authenticate(parts)
     this.#cached.delete(name)
     this.#cached.set(name, { known, untilMs: nowMs + CACHE_MS })
-    // A failed query is not cached.
     known.catch(() => this.#cached.delete(name))
     this.#evict()
     return known

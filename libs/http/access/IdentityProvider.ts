@@ -5,15 +5,15 @@ import type { Identity } from './Identity.js'
 import { CLOCK_SKEW_SECONDS, identityOfClaims, type OidcOptions, type SignInOptions } from './oidcOptions.js'
 
 interface StartedSignIn {
-  /** Address of the provider that the browser opens. */
+  /** URL of the provider that the browser opens. */
   readonly authorizationUrl: string
-  /** State, nonce and PKCE verifier, which the browser keeps in a cookie until the provider sends it back. */
+  /** State, nonce and PKCE verifier. The browser keeps them in a cookie until the provider redirects it back. */
   readonly started: string
 }
 
 /**
  * Signs people in by the authorization code flow of OpenID Connect with PKCE. Reads the metadata of the provider at the
- * first sign-in, so that a server starts, and running sessions continue, while the provider is away.
+ * first sign-in, so that an unreachable provider stops neither a starting server nor running sessions.
  */
 export class IdentityProvider {
   readonly #options: OidcOptions
@@ -49,7 +49,7 @@ export class IdentityProvider {
     return { authorizationUrl: href, started: [state, nonce, verifier].join('.') }
   }
 
-  /** Exchanges the code in the provider's answer for the person's identity. Throws SIGN_IN_REFUSED. */
+  /** Exchanges the code of the provider's redirect for the person's identity. Throws SIGN_IN_REFUSED. */
   async finish(answer: string, started: string | undefined): Promise<Omit<Identity, 'via'>> {
     const [expectedState, expectedNonce, pkceCodeVerifier] = STARTED.exec(started ?? '')?.slice(1) ?? []
     if (expectedState === undefined || expectedNonce === undefined || pkceCodeVerifier === undefined) {
@@ -67,7 +67,7 @@ export class IdentityProvider {
     }
   }
 
-  /** Returns the provider's address that ends its own session; null if it has none or does not answer. */
+  /** Returns the URL that ends the provider's own session; null if the provider has none or does not answer. */
   async signOutUrl(): Promise<string | null> {
     try {
       const configuration = await this.#discover()
@@ -103,7 +103,7 @@ export class IdentityProvider {
     return identity
   }
 
-  /** Reads the metadata once per hour, or again a second after a failure. Concurrent callers share one read. */
+  /** Reads the metadata once per hour, and a second after a failure again. Concurrent callers share one read. */
   async #discover(): Promise<Configuration> {
     const nowMs = this.#clock.monotonicMs()
     if (this.#discovered === undefined || this.#discovered.untilMs <= nowMs) {
@@ -129,17 +129,17 @@ export class IdentityProvider {
       clientSecret === undefined ? client.None() : client.ClientSecretBasic(clientSecret),
       {
         timeout: TIMEOUT_SECONDS,
-        // Verifies the signature of the token too, although it comes from the provider over TLS.
+        // Verifies the signature of the token, although the token came from the provider over TLS.
         execute: [
           client.enableNonRepudiationChecks,
-          // Only an issuer on this machine: see requiredUrl.
+          // Plain http is allowed only for an issuer on this machine (`requiredUrl`).
           ...(issuer.protocol === 'http:' ? [client.allowInsecureRequests] : []),
         ],
       },
     )
   }
 
-  /** Limits the requests to the provider, because callers of the sign-in are not known yet. */
+  /** Limits the requests to the provider, because unauthenticated callers cause them. */
   #limit(): void {
     const waitMs = this.#requests.waitMs()
     if (waitMs > 0) {
@@ -151,7 +151,7 @@ export class IdentityProvider {
 
 type Tokens = Awaited<ReturnType<typeof authorizationCodeGrant>>
 
-/** Returns the problem of a failed exchange. Its detail repeats no text of the provider's answer except an error code. */
+/** Returns the problem of a failed exchange. The detail repeats only an error code of the provider's answer. */
 function problemOf(error: unknown): ProblemError {
   if (error instanceof ProblemError) return error
   const code = textIn(error, 'code') ?? ''
@@ -174,7 +174,7 @@ function textIn(error: unknown, field: string): string | undefined {
   return typeof value === 'string' ? value : undefined
 }
 
-/** Error codes of openid-client for a provider that does not work. All others concern the answer in the browser. */
+/** Error codes of openid-client for a broken provider. All other codes concern the answer in the browser. */
 const AWAY = new Set(['OAUTH_TIMEOUT', 'OAUTH_ABORT', 'OAUTH_RESPONSE_IS_NOT_CONFORM', 'OAUTH_RESPONSE_IS_NOT_JSON'])
 
 const STARTED = /^([\w-]{43})\.([\w-]{43})\.([\w-]{43})$/

@@ -5,7 +5,7 @@ import { CLOCK_SKEW_SECONDS, identityOfClaims, type OidcOptions } from './oidcOp
 
 /**
  * Authenticates tokens of an identity provider. A token is valid if the provider signed it for this audience, with an
- * allowed algorithm, and its time has not passed. Its claims name the person and the scopes.
+ * allowed algorithm, and it has not expired. Its claims name the person and the scopes.
  */
 export class OidcAuthenticator {
   readonly #options: OidcOptions
@@ -31,7 +31,7 @@ export class OidcAuthenticator {
       const identity = identityOfClaims(this.#options, payload)
       return identity === undefined ? undefined : { via: 'jwt', ...identity }
     } catch (error) {
-      // An invalid token authenticates no caller. The answer does not say why.
+      // The caller learns only that the token is invalid, not why.
       if (
         error instanceof errors.JOSEError &&
         !(error instanceof errors.JWKSTimeout) &&
@@ -43,7 +43,7 @@ export class OidcAuthenticator {
     }
   }
 
-  /** Loads the keys with the first token, so that servers without tokens do not load jose. */
+  /** Loads the keys at the first token, so that servers that receive none do not load jose. */
   async #openKeys(): Promise<JWTVerifyGetKey> {
     const { createRemoteJWKSet } = await import('jose')
     this.#keys ??= Promise.resolve(

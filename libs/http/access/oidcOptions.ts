@@ -7,7 +7,7 @@ import type { Identity } from './Identity.js'
 export interface OidcOptions {
   readonly issuer: string
   readonly audience: string
-  /** URL of the issuer's keys; https, except on this machine. */
+  /** URL of the issuer's keys. Plain http only on this machine. */
   readonly jwksUrl: string
   /** Accepted algorithms. @default RS256, PS256, ES256, EdDSA */
   readonly algorithms: readonly string[]
@@ -23,17 +23,17 @@ export interface OidcOptions {
   readonly signIn?: SignInOptions | undefined
 }
 
-/** This server as a client of the identity provider. */
+/** Settings of this server as a client of the identity provider. */
 export interface SignInOptions {
   readonly clientId: string
   /** @default none: a public client, which PKCE alone protects */
   readonly clientSecret: string | undefined
   /**
-   * Address of the dashboard in the browser, ending with `/`; https, except on this machine. The provider must allow it
-   * as redirect address after sign-in and after sign-out.
+   * URL of the dashboard in the browser, ending with `/`. Plain http only on this machine. The provider must allow it
+   * as redirect URL after sign-in and after sign-out.
    */
   readonly publicUrl: string
-  /** Name of the provider on the button. @default the host of the issuer */
+  /** Name of the provider on the sign-in button. @default the host of the issuer */
   readonly name: string
   /** Requested scopes of the provider. @default openid profile email */
   readonly scope: string
@@ -42,7 +42,7 @@ export interface SignInOptions {
 }
 
 /**
- * Returns the identity that the verified claims of a token name; undefined if they name no person, or no participant
+ * Returns the identity in the verified claims of a token. Returns undefined if they name no person, or no participant
  * although a claim for participants is set.
  */
 export function identityOfClaims(
@@ -52,9 +52,9 @@ export function identityOfClaims(
   const owner = claims[ownerClaim]
   const participants = participantsClaim === undefined ? null : wordsIn(claims[participantsClaim])
   if (typeof owner !== 'string' || !OWNER.test(owner) || participants?.length === 0) return undefined
-  // A person could register the address of another person at some providers.
+  // At some providers, a person can register the unverified email of another person.
   if (ownerClaim === 'email' && claims['email_verified'] === false) return undefined
-  // The standard allows any expiry, but a Date has a limit.
+  // A claim may contain any expiry, but a Date has a limit.
   const expiresAt = new Date((claims.exp ?? Number.NaN) * 1_000)
   if (Number.isNaN(expiresAt.getTime())) return undefined
   const granted = new Set<Scope>(wordsIn(claims[scopeClaim]).flatMap((word) => scopes.get(word) ?? []))
@@ -64,7 +64,7 @@ export function identityOfClaims(
 
 /** Returns the scope of a person's idempotency keys, the same for tokens and sessions. */
 export function keyScopeOf(issuer: string, owner: string): string {
-  // The length separates issuer and person, so that no two pairs give the same text.
+  // The length of the issuer makes the text unique for each pair of issuer and person.
   return `oidc:${issuer.length}:${issuer}:${owner}`
 }
 
@@ -76,10 +76,10 @@ function wordsIn(claim: unknown): string[] {
 /** Tolerated difference between the clocks of the provider and of this server. */
 export const CLOCK_SKEW_SECONDS = 30
 
-/** The format that the database requires of a person: no space at either end, no control characters, no " via ". */
+/** Format that the database requires of a person: no space at either end, no control characters, no " via ". */
 const OWNER = /^(?=.{1,200}$)(?!.* via )[^\s\p{Cc}](?:[^\p{Cc}]*[^\s\p{Cc}])?$/u
 
-/** Parses the settings of a file. The file holds no secret, so the secret of the client is given beside it. */
+/** Parses the settings file. The client secret is passed separately, because the file contains no secrets. */
 export function readOidcOptions(
   value: JsonValue,
   { clientSecret }: { readonly clientSecret?: string } = {},
@@ -88,7 +88,7 @@ export function readOidcOptions(
   refuseUnknownFields('', value, FIELDS)
   const { signIn } = value
   return {
-    // The issuer is a part of the key scope, whose length an index limits.
+    // The issuer is part of the key scope, which is in an index with a size limit.
     issuer: requiredText('issuer', value['issuer'], 255),
     audience: requiredText('audience', value['audience'], 2_000),
     jwksUrl: requiredUrl('jwksUrl', value['jwksUrl']),
@@ -123,7 +123,7 @@ function readSignIn(value: JsonValue, issuer: JsonValue | undefined, clientSecre
 const SIGN_IN_FIELDS: readonly string[] = ['clientId', 'publicUrl', 'name', 'scope', 'sessionMinutes']
 const SESSION_MINUTES_MAX = 480
 
-/** Refuses unknown fields, because a misspelt one would silently get its default. */
+/** Refuses unknown fields. A misspelt field would silently get its default. */
 function refuseUnknownFields(place: string, value: object, fields: readonly string[]): void {
   const unknownField = Object.keys(value).find((field) => !fields.includes(field))
   if (unknownField === undefined) return

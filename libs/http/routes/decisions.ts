@@ -263,7 +263,7 @@ interface Decision<Body extends TSchema> {
   readonly body?: Body
   readonly answer: RouteResponse
   readonly example: Example
-  /** Makes the decision in the caller's name, about an item that the caller may see. */
+  /** Applies the decision as the caller, to an item that the caller may see. */
   readonly decide: (control: Role, id: string, body: Static<Body>) => Promise<object>
 }
 
@@ -318,7 +318,7 @@ interface ListQuery {
   readonly limit?: number
 }
 
-/** Returns the search of a list, within the participants that the caller may see. */
+/** Returns the search options of a list, limited to the participants that the caller may see. */
 function searchIn(list: typeof FAILED, identity: Identity, query: ListQuery) {
   const { kind, rail, participant, cursor, limit = LIMIT_DEFAULT } = query
   const before = decodeCursor(list, cursor)?.id

@@ -29,10 +29,7 @@ const Freeze = shape({
 
 const Lifting = shape({ at: Timestamp, by: Type.String(), reason: Type.String() })
 
-/**
- * Current server epoch. A field is null if the server does not reveal it; then a check after a restore cannot compare
- * it.
- */
+/** Current server epoch. A null field was not readable, so a check after a restore cannot compare it. */
 const Epoch = shape({
   number: Type.Integer(),
   since: Timestamp,
@@ -50,7 +47,7 @@ export const Dispatch = shape({
 })
 export type Dispatch = Static<typeof Dispatch>
 
-/** Routes to freeze dispatch, e.g. after a restore or a failover that may have lost commits, and to lift the freeze. */
+/** Routes that freeze dispatch, such as after a restore that may have lost commits, and that lift the freeze. */
 export function dispatchRoutes({ roles }: Api): readonly Route[] {
   const common = { tag: 'dispatch', participants: 'refused' } as const
   return [

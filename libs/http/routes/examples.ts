@@ -1,6 +1,6 @@
 /**
- * Values of all examples, so that they fit together. The documentation shows them. The tests create the same data,
- * replace these ids by the real ones and execute every example.
+ * Values shared by all examples in the documentation. The tests create the same data, replace these ids by real ones
+ * and execute every example.
  */
 export const EXAMPLE = Object.freeze({
   instructionId: 'invoice-2041',

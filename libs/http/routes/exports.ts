@@ -6,29 +6,28 @@ import { OneAtATime } from '../OneAtATime.js'
 import { ProblemError } from '../Problem.js'
 import type { Route } from './route.js'
 
-/** Media types of the formats besides JSON, which is a page. */
+/** Media types of the export formats. JSON is not an export but a page. */
 const MEDIA_TYPES = { csv: 'text/csv; charset=utf-8', ndjson: 'application/x-ndjson' } as const
 export type ExportFormat = keyof typeof MEDIA_TYPES
 export const EXPORT_TYPES = Object.values(MEDIA_TYPES)
 
-/** Maximum number of exports of all callers together, because each keeps a connection of the pool busy. */
+/** Maximum number of exports of all callers, because each keeps a connection of the pool busy. */
 const EXPORTS_MAX = 8
 /** Time after which a client that reads nothing is disconnected. */
 const UNREAD_MS = 60_000
 
-/** File of rows. */
 interface ExportedFile {
   readonly name: string
   readonly format: ExportFormat
   readonly columns: readonly Column[]
-  /** Rows in pages. The first page is read before the answer begins, so that its error is a problem. */
+  /** Rows in pages. The first page is read before the response starts, so that its error can become a problem. */
   readonly pages: AsyncGenerator<readonly unknown[], void>
 }
 
 /** Path of a value in a row. */
 type Column = readonly string[]
 
-/** Sends rows as CSV or NDJSON. Reads a page only when the client has taken the one before. */
+/** Sends rows as CSV or NDJSON. Reads the next page only after the client has received the previous one. */
 export class Exports {
   readonly #running = new OneAtATime('export', EXPORTS_MAX)
   readonly #authenticator: Authenticator
@@ -38,8 +37,8 @@ export class Exports {
   }
 
   /**
-   * Lets every list with the parameter `format` return all its rows as a file. Reads page after page by the route of
-   * the list, so filters, rights and hidden fields are the same.
+   * Adds exports to every list with the parameter `format`. An export calls the route of the list page by page, so
+   * filters, rights and hidden fields are the same.
    */
   cover(routes: readonly Route[]): readonly Route[] {
     return routes.map((route) => {
@@ -82,7 +81,7 @@ export class Exports {
   }
 }
 
-/** Returns whether the query of the route has the parameters of a list. An upload has a `format` too, and no cursor. */
+/** Returns whether the route is a list. An upload also has `format`, but no cursor. */
 function isList({ query }: Route): boolean {
   return query !== undefined && 'cursor' in query.properties && 'format' in query.properties
 }
@@ -127,7 +126,10 @@ async function* textOf(
   }
 }
 
-/** Yields the same texts. Calls `disconnect` if the reader takes none for a minute, because an export has a limit. */
+/**
+ * Yields the texts unchanged. Calls `disconnect` if the reader takes none for a minute, because it occupies one of
+ * EXPORTS_MAX.
+ */
 async function* disconnectUnread(texts: AsyncIterable<string>, disconnect: () => void): AsyncGenerator<string, void> {
   for await (const text of texts) {
     const timer = setTimeout(disconnect, UNREAD_MS)
@@ -162,14 +164,13 @@ function isPage(value: unknown): value is Page {
   return isObject(value) && Array.isArray(value['items'])
 }
 
-/** Returns the paths of all values in an item. An object has columns of its own, and a list is one column. */
+/** Returns the paths of all values in an item. An object becomes several columns, a list one. */
 function columnsOf(schema: unknown, path: Column = []): readonly Column[] {
   const properties = memberOf(schema, 'properties') ?? memberOf(objectIn(schema), 'properties')
   if (!isObject(properties)) return [path]
   return Object.entries(properties).flatMap(([name, property]) => columnsOf(property, [...path, name]))
 }
 
-/** Returns the object of a schema that also allows null. */
 function objectIn(schema: unknown): unknown {
   const choices = memberOf(schema, 'anyOf')
   return Array.isArray(choices) ? choices.find((choice) => memberOf(choice, 'properties') !== undefined) : undefined

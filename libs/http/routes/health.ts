@@ -4,7 +4,7 @@ import { createStatusRegistry, type SystemStatus } from '../../observability/ind
 import type { Route } from './route.js'
 
 interface Health {
-  /** Returns whether this process can work now. Must answer within seconds. */
+  /** Returns whether this process can work. Must answer within seconds. */
   readonly isReady: () => Promise<boolean>
   readonly metrics: MetricsEndpoint
 }
@@ -53,8 +53,8 @@ export function healthRoutes({ isReady, metrics }: Health): readonly Route[] {
 }
 
 /**
- * Counters of this process and gauges of the database, for Prometheus. While the database does not answer, the page
- * omits the gauges: an old or zero depth would mislead alerts.
+ * Counters of this process and gauges of the database, for Prometheus. Omits the gauges while the database does not
+ * answer, because an old or zero depth would mislead alerts.
  */
 export class MetricsEndpoint {
   readonly contentType: string

@@ -47,7 +47,7 @@ const ACCEPTED_EXAMPLE = {
   created: false,
 }
 
-/** Codes with which a payment is refused; the last four by the checks and field classes of its rail. */
+/** Codes that refuse a payment. The last four come from the checks and field classes of its rail. */
 const REFUSALS = [
   'IDEMPOTENCY_CONFLICT',
   'KEY_REUSED',
@@ -63,7 +63,7 @@ const REFUSALS = [
 export function instructionRoutes({ roles, rails, protection }: Api, clock: Clock): readonly Route[] {
   const checks = { rails, protection }
   const railWarnings = new RailWarnings(roles.ingest, clock)
-  /** Returns warnings for pending payments only, because only these need a worker. */
+  /** Returns warnings for pending payments only, because a finished payment needs no worker. */
   const warningsOf = async (instructions: readonly OutboxInstruction[], items: readonly EnqueuedItem[]) => {
     const waiting = instructions.filter((_, index) => items[index]?.state === 'PENDING')
     const warnings = await railWarnings.find(waiting.map(({ railType }) => railType))
@@ -97,7 +97,7 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
           trace: traceContextFromHeaders(request.headers),
         })
         requireParticipant(identity, instruction.participantId)
-        // A single statement, which is committed when it returns. Only then is the request answered.
+        // The statement commits before it returns, so the answer follows COMMIT.
         const [item] = await enqueueChecked(roles.ingest, [instruction], checks, { keyScope: identity.keyScope })
         if (item === undefined) throw new ProblemError('INTERNAL')
         const place = `/v1/instructions/${encodeURIComponent(instruction.instructionId)}`
@@ -222,11 +222,11 @@ function acceptedOf({ instructionId }: OutboxInstruction, item: EnqueuedItem): A
 }
 
 /**
- * Checks the rules of an instruction that its schema cannot express. Instruction id and key default to each other, but
- * only if the field is missing: a null probably means that the client lost its id or key.
+ * Checks the rules of an instruction that its schema cannot express. Instruction id and key default to each other if
+ * the field is missing. Refuses null, which probably means that the client lost its id or key.
  */
 function toInstruction(body: Instruction, { idempotencyKey, place = '', trace }: Origin): OutboxInstruction {
-  // Names each field, because a rest pattern is slow on objects from the JSON parser.
+  // Lists each field, because a rest pattern is slow on objects from the JSON parser.
   const {
     instructionId = idempotencyKey,
     participantId,
@@ -274,5 +274,5 @@ function requiredKey({ headers }: FastifyRequest): string {
   return String(header)
 }
 
-/** Enough for 1,000 instructions with payloads of 4 KiB. A client with larger payloads sends fewer at once. */
+/** Maximum body of a batch: 1,000 instructions with payloads of 4 KiB. */
 const BATCH_BYTES_MAX = 4_194_304

@@ -36,7 +36,7 @@ const RuleBody = shape({
   approvals: Type.Optional(Approvals),
 })
 
-/** Limit to set. */
+/** Body that proposes a limit. */
 export const LimitBody = shape({ name: Id, rule: RuleBody, reason: ReasonBody.properties.reason })
 export type LimitBody = Static<typeof LimitBody>
 

@@ -72,7 +72,7 @@ export function outboxRoutes(api: Api): readonly Route[] {
       handle: async ({ identity, query }) => {
         const found = await findPayments(api, identity, query)
         const items = await readItemViews(roles.readonly, found.ids)
-        // A search by word ignores these filters, and the search table may have an older state.
+        // Filters again: a search by word ignores these filters, and the search table may contain an older state.
         return { items: items.filter((item) => matchesLive(item, query)), next: found.next }
       },
     }),
@@ -196,12 +196,12 @@ export function outboxRoutes(api: Api): readonly Route[] {
   ]
 }
 
-/** Throws ITEM_NOT_FOUND, also for an item of another participant. */
+/** Throws ITEM_NOT_FOUND for an unknown item and for an item of a participant that the caller may not see. */
 export async function requireItem(role: Role, identity: Identity, outboxId: string): Promise<void> {
   if (!isVisible(identity, await readParticipantOf(role, outboxId))) throw new ProblemError('ITEM_NOT_FOUND')
 }
 
-/** Reads the rows after a cursor: one more than a page may have, to know whether another page follows. */
+/** Reads the rows after a cursor: one more than a page, to know whether another page follows. */
 async function provenRows(role: Role, outboxId: string, cursor: string | undefined): Promise<readonly ProvenRow[]> {
   const after = decodeCursor(BY_ROW, cursor)
   if (after === undefined) return readItemProof(role, outboxId, { from: FIRST_ROW, limit: PROOF_ROWS_MAX + 1 })
@@ -232,12 +232,12 @@ function proofPage(rows: readonly ProvenRow[], show: ShowPayload | undefined): O
   return { rows: shown, blocks: [...blocks.values()], next }
 }
 
-/** Maximum number of rows of a page. It is small, because each row may be in another block. */
+/** Maximum number of rows of a page. Small, because each row may need another block. */
 const PROOF_ROWS_MAX = 32
-/** Maximum size of rows and blocks, so that a page stays below 64 KiB. */
+/** Maximum size of rows and blocks in a page of less than 64 KiB. */
 const PROOF_BYTES_MAX = 65_000
 
-/** Returns the size of a value as JSON, including the comma after it. */
+/** Returns the size of a value as JSON, with a comma. */
 function bytesAsJson(value: ProofRow | ProofBlock): number {
   return Buffer.byteLength(JSON.stringify(value)) + 1
 }

@@ -85,7 +85,7 @@ const STATUS_EXAMPLE = {
   ],
 }
 
-/** Routes for the status of the whole database. Except for `/v1/me`, the data covers all participants. */
+/** Routes for the status of the database. All except `/v1/me` cover all participants. */
 export function overviewRoutes(
   { roles, readStatusSnapshot, readDatabases, alertRules: rules = ALERT_RULES }: Api,
   statusCache: StatusCache,
@@ -205,8 +205,7 @@ export function describeCaller({ owner, scopes, participants, via, apiKey, expir
 type Described = Pick<Member, 'name' | 'database'>
 
 /**
- * Describes each database for `GET /v1/databases`, in the order given: one database, or those of a platform
- * (`platform.databases.members`). Queries ten at a time, and waits 2 s for each.
+ * Describes each database for `GET /v1/databases`, in the given order. Queries ten at a time, and waits 2 s for each.
  */
 export async function describeDatabases(all: readonly Described[]): Promise<DatabaseView[]> {
   const views: DatabaseView[] = []
@@ -216,7 +215,7 @@ export async function describeDatabases(all: readonly Described[]): Promise<Data
   return views
 }
 
-/** Describes a database that does not answer as down, with unknown counts. */
+/** Describes a database. One that does not answer is `down`, with unknown counts. */
 async function describe({ name, database }: Described): Promise<DatabaseView> {
   const { schema } = database
   let view: DatabaseView = { name, schema, state: 'down', ...UNKNOWN }
@@ -237,6 +236,6 @@ async function readCounts(database: Described['database']): Promise<Omit<Databas
 }
 
 const UNKNOWN = { pendingCount: null, oldestPendingAgeSeconds: null, heldCount: null, serverVersion: null }
-/** Databases queried at the same time, by one connection each. */
+/** Databases queried at the same time, over one connection each. */
 const AT_ONCE = 10
 const ANSWER_MS = 2_000

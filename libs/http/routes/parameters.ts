@@ -30,7 +30,6 @@ interface TimeRange {
   readonly to?: string
 }
 
-/** Returns the bounds of a range. */
 export function sinceUntil({ from, to }: TimeRange): { readonly since?: Date; readonly until?: Date } {
   const since = from === undefined ? undefined : parseTime('from', from)
   const until = to === undefined ? undefined : parseTime('to', to)
@@ -40,7 +39,6 @@ export function sinceUntil({ from, to }: TimeRange): { readonly since?: Date; re
   return { ...(since === undefined ? {} : { since }), ...(until === undefined ? {} : { until }) }
 }
 
-/** Returns the bounds of a range of creation times. */
 export function createdBetween(query: TimeRange): { readonly createdFrom?: Date; readonly createdTo?: Date } {
   const { since, until } = sinceUntil(query)
   return {
@@ -60,9 +58,7 @@ export const proposalIdParam = { proposalId: Uuid }
 export const timerIdParam = { timerId: Uuid }
 export const jobNameParam = { name: Id }
 
-/**
- * Returns the participants of a query: the requested one, or those that the key is restricted to; undefined for all.
- */
+/** Returns the participants to read: the requested one, or those that the key is restricted to; undefined for all. */
 export function participantsFor(identity: Identity, asked: string | undefined): readonly string[] | undefined {
   const { participants } = identity
   if (asked === undefined) return participants ?? undefined
@@ -81,14 +77,14 @@ export function isVisible({ participants }: Identity, participantId: string | un
   return participantId !== undefined && (participants === null || participants.includes(participantId))
 }
 
-/** Returns the option `participants`, or an object without it for undefined, which means all participants. */
+/** Returns the option `participants`; an empty object for undefined, which means all participants. */
 export function ofParticipants(participants: readonly string[] | undefined): { participants?: readonly string[] } {
   return participants === undefined ? {} : { participants }
 }
 
 /**
- * Position at the end of a page, as opaque text. A cursor names its list, so that another list refuses it. Each part is
- * checked again, because a client can forge a cursor.
+ * Cursor: the position at the end of a page, as opaque text. A cursor names its list, so that another list refuses it.
+ * Each part is validated, because a client can forge a cursor.
  */
 export interface CursorKind<Part extends string> {
   readonly list: string
@@ -134,7 +130,7 @@ function wordsIn(cursor: string): readonly string[] {
 }
 
 export const UUID_PART = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
-/** Microseconds between the years 1653 and 2286, which PostgreSQL supports. */
+/** Microseconds since 1970, in the years 1653 to 2286, which PostgreSQL supports. */
 export const MICROS_PART = /^-?\d{1,16}$/
 /** Text that PostgreSQL can store. */
 export const TEXT_PART = /^[^\p{Cc}\p{Cs}]{1,255}$/u

@@ -16,7 +16,7 @@ import { route, type Route } from './route.js'
 
 const BODY = { kind: 'rail', name: EXAMPLE.railType, reason: 'the bank’s maintenance' }
 
-/** Routes for pauses, which stop claims. Current leases continue. */
+/** Routes for pauses. A pause stops claims; current leases continue. */
 export function pauseRoutes({ roles }: Api): readonly Route[] {
   return [
     route({
@@ -73,7 +73,7 @@ export function pauseRoutes({ roles }: Api): readonly Route[] {
   ]
 }
 
-/** Returns the name of a pause. A pause of everything has none. */
+/** Returns the name of a pause: `all` for a pause of everything. */
 function nameOf(kind: PauseKind, name: string | undefined): string {
   if (kind !== 'all' && name === undefined) throw new InvalidArgumentError('name', `expected the name of the ${kind}`)
   return name ?? 'all'

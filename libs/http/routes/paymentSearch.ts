@@ -32,8 +32,8 @@ import {
 } from './parameters.js'
 
 /**
- * Lists of payments by filters. The queue and the ledger contain every payment at once; amounts, orders and beginnings
- * need the search table, which is a few seconds behind.
+ * Lists payments by filters. Queue and ledger contain a payment as soon as it commits. Filters by amount or destination
+ * and other orders need the search table, which is a few seconds behind.
  */
 
 const BY_ID = { list: 'outbox', parts: { id: UUID_PART } }
@@ -102,7 +102,6 @@ interface Found {
 type Filter = Omit<ProjectedFilter, 'states'>
 type State = ItemSearch['state'] | undefined
 
-/** Query of a list of payments. */
 interface FilterQuery {
   readonly kind?: 'payment' | 'message'
   readonly state?: ItemSearch['state']
@@ -134,14 +133,16 @@ async function filterOf(api: Api, identity: Identity, query: FilterQuery): Promi
   }
 }
 
-/** Refuses callers that may not read destinations, because a search would confirm their guesses. */
+/**
+ * Returns the hash of a destination. Requires the scope audit, because a search would confirm a guessed destination.
+ */
 async function hashOf({ destinationHash, roles }: Api, { scopes }: Identity, destination: string): Promise<Buffer> {
   if (!scopes.includes('audit'))
     throw new ProblemError('SCOPE_MISSING', 'A filter by destination needs the scope audit.')
   if (destinationHash === undefined) throw noSearch('Start the API with a secret in SYMPHONY_SEARCH_KEY.')
   const { keyName, blocksBehind } = await readHashing(roles.auditor)
   if (keyName !== null && keyName !== destinationHash.keyName) throw noSearch(`SYMPHONY_SEARCH_KEY: ${OTHER_KEY}`)
-  // An empty page would be read as "no such payment".
+  // Refuses the search while hashes are missing, because an empty page would mean "no such payment".
   if (blocksBehind > BLOCKS_BEHIND_MAX) {
     throw noSearch(`Destinations of ${blocksBehind} blocks are not hashed yet. Repeat the request later.`)
   }
@@ -152,10 +153,10 @@ function noSearch(detail: string): ProblemError {
   return new ProblemError('DESTINATION_SEARCH_UNAVAILABLE', detail)
 }
 
-/** About a minute of sealing. */
+/** Maximum number of sealed blocks without hashes: about a minute of sealing. */
 const BLOCKS_BEHIND_MAX = 60n
 
-/** Whether the live state of an item matches the filters that need no index. */
+/** Returns whether the current state of an item matches the filters, except those of the search table. */
 export function matchesLive(item: OutboxItem, { kind, state, returned, rail, from, to }: FilterQuery): boolean {
   const created = Date.parse(item.createdAt)
   return (
@@ -168,17 +169,17 @@ export function matchesLive(item: OutboxItem, { kind, state, returned, rail, fro
   )
 }
 
-/** Whether only the search table can answer. */
+/** Returns whether the filter needs the search table. */
 function isProjected({ currency, amountMin, amountMax, sort, destinationHmac }: Filter): boolean {
   return [currency, amountMin, amountMax, sort, destinationHmac].some((value) => value !== undefined)
 }
 
-/** Only auditors read amounts and hashes; the search leaves out rails that hide them. */
+/** Returns the role that searches. Only auditors may search by amount or destination. */
 function roleFor(roles: Api['roles'], { currency, destinationHmac }: Filter): Role {
   return currency === undefined && destinationHmac === undefined ? roles.readonly : roles.auditor
 }
 
-/** Returns the states of the search table that an item in this state may have there. */
+/** Returns the states that an item in this state may have in the search table. */
 function ofState(state: State): { states?: readonly ProjectedState[] } {
   if (state === undefined) return {}
   if (state === 'FAILED') return { states: ['FAILED', 'CANCELLED'] }
@@ -200,7 +201,7 @@ async function projected(
   return { ids, next: next === null ? null : encodeCursor<string>(list, { ...next }) }
 }
 
-/** Returns a page of the queue and the ledger, which contain every payment at once. */
+/** Returns a page of the queue and the ledger. */
 async function listed(
   role: Role,
   { sort: _sort, participants, createdFrom, createdTo, ...filter }: Filter,
@@ -212,7 +213,7 @@ async function listed(
   if (participant !== undefined && others.length === 0 && isStream && createdTo === undefined) {
     return streamOf(role, participant, { ...(kind === undefined ? {} : { kind }), cursor, limit })
   }
-  // Failed items have another order, so a cursor of one list is invalid in the other.
+  // Failed items have another order, so each list refuses cursors of the other one.
   const list = state === 'FAILED' ? BY_FAILURE : BY_ID
   const before = decodeCursor(list, cursor)?.id
   const { ids, next } = await searchItems(role, {

@@ -203,7 +203,7 @@ function uploadRoute({ reconcile }: Api, mibMax: number): Route {
         const isAuditor = identity.scopes.includes('audit')
         return { ...outcome, findings: isAuditor ? findings : findings.map(withoutReferences) }
       } catch (error) {
-        // The client is gone, and so is the upload.
+        // The client disconnected during the upload.
         if (raw.destroyed && !raw.complete) throw new ProblemError('BAD_REQUEST', 'The upload ended early.')
         dropRest(raw)
         throw error
@@ -214,7 +214,7 @@ function uploadRoute({ reconcile }: Api, mibMax: number): Route {
   })
 }
 
-/** Removes what only the scope audit may see. */
+/** Removes fields that need the scope audit. */
 function withoutReferences(finding: Finding): Finding {
   const hidden = { account: null, bankReference: null, reference: null }
   return { ...finding, entries: finding.entries.map((entry) => ({ ...entry, ...hidden })) }
@@ -255,8 +255,8 @@ function requireMediaType(format: StatementFormat, contentType: string | undefin
 }
 
 /**
- * Yields the bytes of an uploaded file, up to its maximum size. Leaving the loop early keeps the connection open, so
- * that the client gets the answer.
+ * Yields the bytes of an uploaded file, up to the maximum size. If the consumer stops early, the connection stays open
+ * so that the client gets the answer.
  */
 async function* fileIn(request: IncomingMessage, mibMax: number): AsyncGenerator<Uint8Array, void> {
   const bytesMax = mibMax * 1_048_576

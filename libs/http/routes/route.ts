@@ -34,9 +34,9 @@ export interface Route {
   readonly path: string
   readonly tag: string
   readonly summary: string
-  /** Required scope; `any`: every authenticated caller; `open`: all callers; `signature`: the request is signed. */
+  /** Required scope; `any`: every authenticated caller; `open`: all callers; `signature`: a signed request. */
   readonly access: Scope | 'ingest or operate' | 'any' | 'open' | 'signature'
-  /** Answer to a key that is restricted to participants: only their data (`filtered`), or a problem (`refused`). */
+  /** Effect of a key that is restricted to participants: only their data (`filtered`), or a problem (`refused`). */
   readonly participants: 'filtered' | 'refused'
   readonly params?: TObject | undefined
   readonly query?: TObject | undefined
@@ -49,23 +49,23 @@ export interface Route {
   /** Media types of a file that the handler reads as a stream; absent if the body is JSON. */
   readonly upload?: readonly string[] | undefined
   readonly answers: Readonly<Record<number, RouteResponse>>
-  /** Problems besides those common to all routes. */
+  /** Problem codes besides those common to all routes. */
   readonly problems: readonly ProblemCode[]
   /** Code for an invalid argument. @default INVALID_ARGUMENT */
   readonly invalid?: ProblemCode | undefined
   /** Example; absent for a signed webhook, which a test cannot call without the key. */
   readonly example?: Example | undefined
-  /** @param query parameters in place of those of the address, for another page of a list */
+  /** @param query replaces the query of the URL, to read another page of a list */
   readonly handle: (request: FastifyRequest, reply: FastifyReply, query?: unknown) => Promise<unknown>
 }
 
-/** Returns the scopes of which a caller needs one; none if every caller may call the route. */
+/** Returns the scopes, of which a caller needs one; none if any caller may call the route. */
 export function scopesOf({ access }: Pick<Route, 'access'>): readonly Scope[] {
   if (access === 'any' || access === 'open' || access === 'signature') return []
   return access === 'ingest or operate' ? ['ingest', 'operate'] : [access]
 }
 
-/** Request whose parts match the schemas of its route. */
+/** Request whose parts match the schemas of the route. */
 interface RouteRequest<Params extends TProperties, Query extends TProperties, Body extends TSchema> {
   /** Identity of the caller; undefined on an open route, whose handler must not read it. */
   readonly identity: Identity
@@ -138,7 +138,7 @@ function requiredBody(body: unknown): unknown {
   return body
 }
 
-/** Returns a function that returns a valid value, or throws the problem of its first defect. */
+/** Returns a function that returns a valid value, and throws a problem for an invalid one. */
 function checker(schema: TSchema, code: ProblemCode): (value: unknown) => unknown {
   const compiled = Compile(schema)
   return (value) => {
@@ -174,8 +174,8 @@ interface Defect {
 }
 
 /**
- * Finds the first place where a value does not match its schema. The error names the place and never the value. The
- * validator's own list of errors would visit every item, which took 8 s for a batch of 4 MiB.
+ * Finds the first place where a value does not match its schema. The error names the place, never the value. The
+ * validator's own error list visits every item, which took 8 s for a batch of 4 MiB.
  */
 export function findDefect(schema: JsonSchema, value: unknown, place: string): Defect | undefined {
   const got = value === null ? 'null' : Array.isArray(value) ? 'an array' : typeof value
@@ -249,8 +249,8 @@ function findTextDefect(schema: JsonSchema, text: string, place: string): Defect
 }
 
 /**
- * Parses the numbers and booleans of a query by its schema. Accepts only their plain spelling; other texts stay, and
- * the schema refuses them.
+ * Parses the numbers and booleans of a query by its schema. Only plain spelling is parsed; other text stays text, which
+ * the schema refuses.
  */
 function parseQuery(schema: TObject, raw: unknown): Readonly<Record<string, unknown>> {
   const given = typeof raw === 'object' && raw !== null ? Object.entries(raw) : []

@@ -34,7 +34,7 @@ const FRAME_EXAMPLE = {
 const LATENCY_EXAMPLE = { measured: 13, p50Ms: 84, p95Ms: 181, p99Ms: 196 }
 const QUERY_EXAMPLE = { from: '2026-01-31T12:00:00Z', to: '2026-01-31T13:00:00Z', grain: 'hour' }
 
-/** Routes for counts over time, which workers project from sealed blocks. */
+/** Routes for counts over time. Workers project the counts from sealed blocks. */
 export function seriesRoutes({ roles }: Api, clock: Clock): readonly Route[] {
   const common = {
     method: 'GET',

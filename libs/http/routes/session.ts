@@ -20,8 +20,8 @@ export interface SignIn {
 }
 
 /**
- * Routes of the sign-in. The dashboard calls them and opens the addresses in their answers; the server redirects no
- * browser, so no request can make it an open redirect.
+ * Routes of the sign-in. The dashboard calls them and opens the URLs in their answers. The server sends no redirect, so
+ * it cannot become an open redirect.
  */
 export function sessionRoutes(signIn: SignIn | undefined): readonly Route[] {
   const open = { tag: 'session', access: 'open', participants: 'filtered' } as const
@@ -83,7 +83,7 @@ export function sessionRoutes(signIn: SignIn | undefined): readonly Route[] {
       handle: async ({ request, reply, body }) => {
         const { provider, sessions } = required()
         sessions.requireSameOrigin(request)
-        // The cookie serves one attempt, also if this one fails.
+        // The sign-in cookie is valid for one attempt, even a failed one.
         void reply.header('set-cookie', REMOVED_SIGN_IN)
         const person = await provider.finish(body.answer, cookieOf(request, SIGN_IN_COOKIE))
         const { identity, cookie } = await sessions.create(request, person)

@@ -29,14 +29,14 @@ export function streamRoutes(connections: SseConnections, authenticator: Authent
           try {
             return (await authenticator.identify(request)).scopes.includes('read')
           } catch (error) {
-            // Only a 401 ends the stream. A database or provider that does not answer has not revoked the key.
+            // Only a 401 ends the stream. An unreachable database or provider does not mean that the key was revoked.
             return !(error instanceof ProblemError && PROBLEMS[error.code].status === 401)
           }
         }
         for (const [name, value] of Object.entries(reply.getHeaders())) {
           if (value !== undefined) reply.raw.setHeader(name, value)
         }
-        // From here on the stream owns the response: fastify neither ends it nor writes to it.
+        // From here on the stream owns the response: Fastify neither writes nor ends it.
         reply.hijack()
         connections.add(identity, reply.raw, isStillAllowed)
       },

@@ -25,7 +25,7 @@ import type { Route } from './route.js'
 type Role = Parameters<typeof enqueueInboxMessage>[0]
 
 export interface WebhookReceiver {
-  /** symphony_ingest */
+  /** Role symphony_ingest. */
   readonly ingest: Role
   readonly sources: WebhookSources
   /** Called with the result of each message after its COMMIT. */
@@ -41,7 +41,7 @@ interface Received {
 
 /**
  * `POST /v1/webhooks/{source}`. The signature authenticates the sender. Answers 202 for a new message, 200 for a known
- * one and 409 for a known id with other content, each only after COMMIT, so that a sender may repeat safely.
+ * one and 409 for a known id with other content. Each answer follows COMMIT, so a sender may safely repeat.
  */
 export function webhookRoutes({ ingest, sources, onReceived, clock = systemClock }: WebhookReceiver): readonly Route[] {
   const known = new Map(Object.entries(sources).map(([name, given]) => [name, resolveWebhookSource(name, given)]))
@@ -97,7 +97,7 @@ function sourceIn(params: unknown): string {
   return typeof params === 'object' && params !== null && 'source' in params ? String(params.source) : ''
 }
 
-/** Answers the sender. The message is already committed, because a single statement stored it. */
+/** Answers the sender. The statement that stored the message has already committed. */
 function answer({ source, messageId, state, created, contentDiffers }: ReceivedMessage, reply: FastifyReply): object {
   if (contentDiffers) {
     throw new ProblemError('CONTENT_DIFFERS', 'The first content stays. A new message needs a new id.')
@@ -109,10 +109,10 @@ function answer({ source, messageId, state, created, contentDiffers }: ReceivedM
 function requireSignature(source: ResolvedWebhookSource, { headers, body }: Received, clock: Clock): void {
   const timestamp = headerOf(headers, source.timestampHeader)
   const signature = headerOf(headers, source.signatureHeader)
-  // An id in a header is signed too. Otherwise a recorded webhook could be sent again under another id.
+  // The signature covers an id in a header. Otherwise an attacker could resend a recorded webhook under another id.
   const id = 'header' in source.messageId ? [headerOf(headers, source.messageId.header)] : []
   if (!isSigned(source.keys, [...id, timestamp, body], signature)) throw new ProblemError('SIGNATURE_INVALID')
-  // Checked after the signature, so that an unknown sender learns nothing about our clock.
+  // The time is checked after the signature, so that an unknown sender learns nothing about this server's clock.
   const ageSeconds = clock.now().getTime() / 1_000 - Number(timestamp)
   if (!TIMESTAMP.test(timestamp) || Math.abs(ageSeconds) > source.toleranceSeconds) {
     throw new ProblemError(
@@ -144,7 +144,7 @@ function asMessageProblem(error: unknown): unknown {
   return isArgument ? new ProblemError('INVALID_MESSAGE', error.message) : error
 }
 
-/** Returns an id as text. Some senders use numbers. */
+/** Returns a message id as text, because some senders use numbers. */
 function textAt(pointer: JsonPointer, payload: JsonObject): JsonValue | undefined {
   const value = pointer(payload)
   return typeof value === 'number' ? String(value) : value
@@ -159,8 +159,8 @@ const BODY_BYTES_MAX = 65_536
 const TIMESTAMP = /^\d{1,12}$/
 
 /**
- * True if one of the signatures is the HMAC-SHA256 of the parts, joined by full stops, under one of the keys. Tries
- * every key with every signature, each in constant time.
+ * Returns whether one of the signatures is the HMAC-SHA256 of the parts, joined by full stops, under one of the keys.
+ * Tries every key with every signature, each in constant time.
  */
 function isSigned(keys: readonly Buffer[], parts: readonly [...text: string[], body: Buffer], shown: string): boolean {
   const signatures = readSignatures(shown)
@@ -174,7 +174,7 @@ function isSigned(keys: readonly Buffer[], parts: readonly [...text: string[], b
   return found
 }
 
-/** Parses `v1,BASE64 v1,BASE64`, `sha256=HEX` or a bare signature. Each has the length of a SHA-256. */
+/** Parses `v1,BASE64 v1,BASE64`, `sha256=HEX` or a bare signature. Drops signatures of another length than SHA-256. */
 function readSignatures(shown: string): readonly Buffer[] {
   return [...shown.matchAll(SIGNATURE)].slice(0, SIGNATURES_MAX).flatMap(([, text = '']) => {
     const signature = Buffer.from(text, text.length === HEX_LENGTH ? 'hex' : 'base64')

@@ -1,7 +1,7 @@
 import { Type, type Static, type TProperties, type TSchema } from '#typebox'
 import type { JsonObject } from '../../core/index.js'
 
-/** Parts of all shapes. A response has only the fields of its shape. */
+/** Parts of all shapes. A shape allows no additional fields. */
 
 export function shape<Properties extends TProperties>(properties: Properties, options: { description?: string } = {}) {
   return Type.Object(properties, { ...options, additionalProperties: false })
@@ -38,13 +38,13 @@ export const Timestamp = Type.String({
 /** Any JSON object. The parser of the body has checked its keys, numbers and depth. */
 export const JsonObjectShape = Type.Unsafe<JsonObject>({ type: 'object' })
 
-/** Opaque position of the end of a page. Only the list that created it accepts it. */
+/** Opaque position at the end of a page. Only the list that created the cursor accepts it. */
 export const Cursor = Type.String({ minLength: 1, maxLength: 4_096, pattern: '^[A-Za-z0-9_-]+$' })
 
 export function pageOf<Item extends TSchema>(item: Item) {
   return shape({
     items: Type.Array(item),
-    /** Cursor of the next page; null on the last. A short or empty page may have a next one. */
+    /** Cursor of the next page; null on the last page. Even an empty page may have a next one. */
     next: nullable(Cursor),
   })
 }

@@ -25,13 +25,13 @@ const instructionFields = {
   }),
 }
 
-/** Body of POST /v1/instructions. Its key is in the header Idempotency-Key. */
+/** Body of POST /v1/instructions. The idempotency key is in the header Idempotency-Key. */
 export const Instruction = shape(instructionFields)
 export type Instruction = Static<typeof Instruction>
 
 /**
- * Up to 1000 items, accepted together or not at all. An item needs an instruction id or a key; each defaults to the
- * other.
+ * Batch of up to 1000 items, accepted or refused as a whole. An item needs an instruction id or a key; each defaults to
+ * the other.
  */
 export const InstructionBatch = shape({
   instructions: Type.Array(shape({ ...instructionFields, idempotencyKey: Type.Optional(Id) }), {
@@ -50,7 +50,7 @@ const acceptedFields = {
   created: Type.Boolean({ description: 'false: the same payment was accepted before; this is its current state' }),
 }
 
-/** Warnings for the sender. The payments are committed all the same. */
+/** Warnings for the sender. The payments are committed despite them. */
 const Warnings = Type.Optional(
   Type.Array(
     shape({
@@ -64,7 +64,7 @@ const Warnings = Type.Optional(
 export const Accepted = shape({ ...acceptedFields, warnings: Warnings })
 export type Accepted = Static<typeof Accepted>
 
-/** Items in the order given, and one warning per rail. */
+/** Accepted items in the order of the request, and one warning per rail. */
 export const AcceptedBatch = shape({ items: Type.Array(shape(acceptedFields)), warnings: Warnings })
 export type AcceptedBatch = Static<typeof AcceptedBatch>
 

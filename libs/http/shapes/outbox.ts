@@ -82,11 +82,13 @@ const itemFields = {
   freeze: nullable(ItemFreeze),
 }
 
-/** Item, pending or terminal. Without lease token; of the payload only amount, currency and a masked destination. */
+/**
+ * Pending or terminal item, without lease token. Of the payload it has only amount, currency and a masked destination.
+ */
 export const OutboxItem = shape(itemFields)
 export type OutboxItem = Static<typeof OutboxItem>
 
-/** Number of payments per state, as last projected. */
+/** Number of payments per state in the search table. */
 export const OutboxCounts = shape({
   states: shape({
     PENDING: Type.Integer({ description: 'in the queue and not held' }),
@@ -179,7 +181,7 @@ export const Timeline = shape({
   redrivenAs: Type.Array(Uuid, { description: 'redrives of this item, oldest first' }),
   replacedBy: nullable({ ...Uuid, description: 'payment that replaces this one' }),
   findings: Type.Array(Finding, { description: 'differences between bank statements and the payment' }),
-  // Late outcomes are events: LATE_OUTCOME, and TERMINAL_BLOCKED for one that contradicts the ledger.
+  // Late outcomes are events: LATE_OUTCOME, or TERMINAL_BLOCKED if they contradict the ledger.
 })
 export type Timeline = Static<typeof Timeline>
 
@@ -187,7 +189,7 @@ function base64(description: string) {
   return Type.String({ pattern: '^[A-Za-z0-9+/]*={0,2}$', description })
 }
 
-/** Ledger row, and the path from it to the root of its block. */
+/** Ledger row, with the path of hashes to the root of its block. */
 const ProofRow = shape({
   kind: Type.Union([Type.Literal('identity'), Type.Literal('attempt'), Type.Literal('event')]),
   number: Type.String({ pattern: '^\\d{1,18}$', description: 'attemptNo or eventNo; 0 for the identity' }),

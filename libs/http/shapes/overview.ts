@@ -46,8 +46,7 @@ const WorkerThroughput = shape({
 })
 
 /**
- * Worker as it last reported. A worker that stopped cleanly is not listed; a killed worker is shown as dead since its
- * last report.
+ * Last report of a worker. A worker that stopped cleanly is not listed. A killed worker is dead since its last report.
  */
 export const WorkerView = shape({
   workerId: Type.String(),
@@ -86,7 +85,7 @@ export const Pauses = shape({
 })
 export type Pauses = Static<typeof Pauses>
 
-/** Rail with its queue, and the reports of its live workers. */
+/** Rail with its queue and the reports of its live workers. */
 export const Rail = shape({
   railType: Id,
   pending: Type.Integer(),
@@ -187,7 +186,7 @@ export const ThroughputMinute = shape({
 })
 export type ThroughputMinute = Static<typeof ThroughputMinute>
 
-/** Latency of rails over the newest attempts of the last hour; null if none was measured. */
+/** Latency of rails in the newest attempts of the last hour; null if no attempt was measured. */
 export const LatencyStats = shape({
   sampled: Type.Integer({ description: 'number of attempts, at most 5000' }),
   p50Ms: nullable(Type.Number()),
@@ -197,7 +196,7 @@ export const LatencyStats = shape({
 })
 export type LatencyStats = Static<typeof LatencyStats>
 
-/** Error codes of the same attempts with their counts, the most frequent first. */
+/** Count of an error code in the same attempts. The most frequent comes first. */
 export const ErrorCount = shape({
   railType: Type.String(),
   state: oneOf(['FAILED', 'RETRYABLE', 'ZOMBIE_REQUEUE']),
@@ -224,13 +223,13 @@ export const Status = shape({
 })
 export type Status = Static<typeof Status>
 
-/** Event `status`: the same as GET /v1/status, about once per second at most, and only after a change. */
+/** Event `status`: the body of GET /v1/status, at most about once per second, and only after a change. */
 export const StatusEvent = Status
 export type StatusEvent = Static<typeof StatusEvent>
 
 /**
- * Event `items`: changes since the last such event. `truncated`: more items changed than are listed; read the page
- * again.
+ * Event `items`: items changed since the last such event. `truncated`: more items changed than are listed, so the
+ * client should read the page again.
  */
 export const ItemsEvent = shape({
   items: Type.Array(shape({ outboxId: Uuid, instructionId: Id, state: ItemStateShape })),
@@ -238,9 +237,6 @@ export const ItemsEvent = shape({
 })
 export type ItemsEvent = Static<typeof ItemsEvent>
 
-/**
- * Event `looked`: the server has read the database. Sent about once per second. If it stays away, the shown data may be
- * old.
- */
+/** Event `looked`, about once per second: the server has read the database. Without it, shown data may be old. */
 export const LookedEvent = shape({ at: Timestamp })
 export type LookedEvent = Static<typeof LookedEvent>

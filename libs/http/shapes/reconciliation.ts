@@ -97,7 +97,7 @@ export type FindingPage = Static<typeof FindingPage>
 export const FindingClosed = shape({ findingId: Uuid, eventId: Uuid })
 export type FindingClosed = Static<typeof FindingClosed>
 
-/** Result of an upload. A dry run has no id, unless the same statement was compared before. */
+/** Result of an upload. A dry run has an id only if the same statement was compared before. */
 export const Reconciled = shape({
   runId: nullable(Uuid),
   repeated: Type.Boolean({ description: 'the same statement was compared before; this is that run' }),

@@ -8,7 +8,7 @@ import type { SseConnection } from './SseConnection.js'
 
 interface ChangePollerOptions {
   readonly role: Role
-  /** Status cache; null for a caller that is restricted to participants, because the status covers all. */
+  /** Status cache; null for a caller restricted to participants, because the status covers all participants. */
   readonly statusCache: StatusCache | null
   /** Participants of the caller; undefined for all. */
   readonly participants: readonly string[] | undefined
@@ -16,15 +16,15 @@ interface ChangePollerOptions {
 }
 
 /**
- * Polls the database once for all connections with the same participants, about once per second while one is open.
- * Sends each change to every connection.
+ * Polls the database about once per second, for all connections with the same participants. Sends each change to every
+ * connection.
  */
 export class ChangePoller {
   readonly #options: ChangePollerOptions
   readonly #connections = new Set<SseConnection>()
   readonly #loop: PollLoop
   #status: { readonly json: string; readonly fingerprint: string } | undefined
-  /** Latest sent state per item that changed recently. */
+  /** Last sent state of each recently changed item. */
   #sent = new Map<string, string>()
   #hasPolled = false
 
@@ -64,7 +64,8 @@ export class ChangePoller {
   }
 
   async #poll(): Promise<void> {
-    // Items first, so that a client that has received a status receives every later change.
+    // The first poll records the items before it sends a status. A client with a status therefore gets every later
+    // change.
     await this.#pollItems()
     await this.#pollStatus()
     const event: LookedEvent = { at: systemClock.now().toISOString() }
@@ -108,7 +109,9 @@ export class ChangePoller {
   }
 }
 
-/** Returns a text that changes with the status. Ages are rounded to 10 s, so that passing time is no change. */
+/**
+ * Returns a text that differs if the status differs. Rounds ages to 10 s, so that passing time alone changes nothing.
+ */
 function fingerprintOf(status: Status): string {
   return JSON.stringify({ ...status, at: '' }, (name, value: unknown) =>
     name.endsWith('AgeSeconds') && typeof value === 'number' ? Math.floor(value / 10) : value,
@@ -120,8 +123,8 @@ function appearanceOf({ state, lastAttemptNo, claimedBy, holdReason }: ItemView)
 }
 
 /**
- * Age up to which a poll reads changed items. Longer than an enqueuing transaction should take, because an id is
- * created before its commit.
+ * Maximum age of a change that a poll reads. Longer than an enqueuing transaction should take, because the age counts
+ * from the creation of the item's id, before COMMIT.
  */
 const RECENT_SECONDS = 10
 const CHANGES_MAX = 200

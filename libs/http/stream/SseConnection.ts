@@ -20,19 +20,22 @@ export class SseConnection {
     response.writeHead(200, {
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-store',
-      // Some proxies would buffer the response for ever.
+      // Without this header, some proxies would buffer the stream.
       'x-accel-buffering': 'no',
     })
-    // A client that lost the connection reconnects after a second.
+    // Tells the client to reconnect one second after a lost connection.
     response.write('retry: 1000\n\n')
   }
 
-  /** Sends an event as one line of data, because JSON contains no line break. */
+  /** Sends an event as one line of data. JSON.stringify writes no line breaks. */
   send(event: string, json: string): void {
     this.#write(`event: ${event}\ndata: ${json}\n\n`)
   }
 
-  /** Called after each poll. Sends a heartbeat now and then, so that both sides notice a dead connection. */
+  /**
+   * Runs after each poll. Sends a heartbeat after several polls without an event, so that both sides notice a dead
+   * connection.
+   */
   async beat(): Promise<void> {
     this.#quietPolls += 1
     if (this.#quietPolls >= HEARTBEAT_POLLS) this.#write(': heartbeat\n\n')
@@ -51,13 +54,16 @@ export class SseConnection {
 
   #write(text: string): void {
     this.#quietPolls = 0
-    // Disconnects a client that does not read, because its events would fill the memory.
+    // Unread events would fill the memory.
     if (this.#response.writableLength > UNREAD_BYTES_MAX) this.#response.destroy()
     else this.#response.write(text)
   }
 }
 
 const HEARTBEAT_POLLS = 10
-/** With about a second per poll and the cache of credentials, a revocation ends the stream within 5 s. */
+/**
+ * Polls between two checks of the key. A poll takes about a second and credentials are cached for 2 s, so a revocation
+ * ends the stream within 5 s.
+ */
 const CHECK_POLLS = 2
 const UNREAD_BYTES_MAX = 1_048_576

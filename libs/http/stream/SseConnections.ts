@@ -26,7 +26,7 @@ export class SseConnections {
     this.#options = options
   }
 
-  /** Throws STREAMS_EXHAUSTED at the limit, before anything is written. */
+  /** Throws STREAMS_EXHAUSTED at the limit, before the response starts. */
   requireCapacity(): void {
     if (!this.#closed && this.#open < this.#options.streamsMax) return
     throw new ProblemError('STREAMS_EXHAUSTED', undefined, { retryAfterSeconds: 5 })
@@ -49,7 +49,7 @@ export class SseConnections {
     poller.add(connection)
   }
 
-  /** Ends all connections. A server that closes would otherwise wait for them. */
+  /** Ends all connections, for which a closing server would otherwise wait. */
   async close(): Promise<void> {
     this.#closed = true
     await Promise.all([...this.#pollers.values()].map((poller) => poller.stop()))

@@ -15,7 +15,7 @@ interface DemoEnvironmentOptions {
 export class DemoEnvironment {
   readonly folder: string
   readonly bookFile: string
-  /** Address for the workers. Their login inherits no privileges and switches roles. */
+  /** Database URL of the workers. Their login inherits no privileges and switches roles. */
   readonly url: string
   readonly schema: string
   readonly book: RailBookProcess
@@ -35,7 +35,7 @@ export class DemoEnvironment {
 
   static async open({ databaseUrl, searchPath, signal }: DemoEnvironmentOptions): Promise<DemoEnvironment> {
     const folder = await mkdtemp(join(tmpdir(), 'symphony-demo-'))
-    // If this process runs as root, the server runs as another account, which must be able to enter the folder.
+    // As root, this process runs the server under another account, which must be able to enter the folder.
     await chmod(folder, 0o711)
     const server = await openServer({ databaseUrl, dataDir: join(folder, 'symphony') }, { searchPath, signal })
     try {
@@ -57,7 +57,7 @@ export class DemoEnvironment {
     }
   }
 
-  /** True if the schema and the login remain in the database of `--database-url`. */
+  /** Returns whether the schema and the login remain in the database of `--database-url`. */
   get leavesSchema(): boolean {
     return this.#server.embedded === undefined
   }
@@ -73,7 +73,7 @@ export class DemoEnvironment {
 }
 
 async function removeFolder(folder: string): Promise<void> {
-  // This link exists if the server's account could not reach the folder. Then the data is outside the folder.
+  // The link exists if the server's account could not reach the folder. It points to the data outside.
   const outside = await readlink(join(folder, 'symphony', 'outside')).catch(() => undefined)
   for (const path of [outside, folder]) {
     if (path !== undefined) await rm(path, { recursive: true, force: true })

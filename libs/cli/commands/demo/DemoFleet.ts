@@ -37,8 +37,8 @@ export class DemoFleet {
   }
 
   /**
-   * Kills a random worker with SIGKILL: no handler runs and no lease is released. While more than one worker is
-   * starting, kills none and returns false. Otherwise a slow machine would kill idle workers and never finish.
+   * Kills a random worker with SIGKILL: no handler runs and no lease is released. Kills none and returns false while
+   * more than one worker is starting. Otherwise a slow machine would kill workers before they work, and never finish.
    */
   killOne(): boolean {
     const workers = [...this.#atWork]
@@ -52,8 +52,8 @@ export class DemoFleet {
   }
 
   /**
-   * Throws if more than 5 workers exited without being killed, so that a worker that cannot start is not replaced for
-   * ever.
+   * Throws if more than 5 workers exited without being killed. Otherwise a worker that cannot start would be replaced
+   * for ever.
    */
   requireHealth(): void {
     if (this.#unexpectedExits <= UNEXPECTED_EXITS_MAX) return
@@ -73,8 +73,8 @@ export class DemoFleet {
     const log = openSync(logFile, 'a')
     const worker = spawn(process.execPath, args, {
       env,
-      // A separate process group, so that Ctrl-C reaches only the demo, which stops its workers. The workers also exit
-      // when this pipe closes.
+      // The workers get their own process group, so that Ctrl-C reaches only the demo, which stops them. A worker also
+      // exits when its standard input closes.
       detached: true,
       stdio: ['pipe', 'pipe', log],
     })
@@ -90,7 +90,7 @@ export class DemoFleet {
     })
   }
 
-  /** Removes the worker. Returns false if it was removed before, because `killOne()` killed it. */
+  /** Removes the worker. Returns false if `killOne()` removed it before. */
   #remove(worker: ChildProcess): boolean {
     this.#atWork.delete(worker)
     return this.#workers.delete(worker)

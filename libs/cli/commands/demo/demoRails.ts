@@ -16,15 +16,14 @@ const shared = {
   settleMs: 1_000,
 }
 
-/** The file of rails that the workers load: one rail answers inquiries, one is idempotent. */
+/** Rails that the workers load: one answers inquiries, one is idempotent. */
 export default [
   simulatedRail({ ...shared, type: INQUIRING_RAIL, onUnknown: 'inquire' }),
   simulatedRail({ ...shared, type: RESENDING_RAIL, onUnknown: 'resend' }),
 ]
 
 /**
- * Behaviours of the rail, one per attempt; the last one repeats. Payments beyond the listed ones of each thousand
- * succeed.
+ * Behaviours of the rail by attempt; the last one repeats. `perThousand` is the share of payments; all others succeed.
  */
 const SCRIPTS: readonly { readonly perThousand: number; readonly script: readonly SimulatedBehaviour[] }[] = [
   { perThousand: 40, script: ['terminal'] },
@@ -40,7 +39,7 @@ const SCRIPTS: readonly { readonly perThousand: number; readonly script: readonl
 export function demoPayment(number: number, run: string, random: Random): OutboxInstruction {
   const instructionId = `${run}-${String(number).padStart(7, '0')}`
   const script = chooseScript(random)
-  // A duplicated request pays twice on a rail that is not idempotent, so only the resending rail duplicates requests.
+  // A duplicated request pays twice on a rail that is not idempotent, so only the idempotent rail gets duplicates.
   const railType = script.includes('duplicate') || random() < 0.3 ? RESENDING_RAIL : INQUIRING_RAIL
   return {
     instructionId,

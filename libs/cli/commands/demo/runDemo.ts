@@ -31,15 +31,14 @@ export interface DemoResult {
   readonly railEffects: number
   readonly doublePaid: number
   readonly lost: number
-  /** Payments that the statement of the rail shows once, with the recorded amount. */
+  /** Payments that occur once in the statement of the rail, with the recorded amount. */
   readonly matched: number
-  /** Critical findings of the reconciliation with that statement. */
+  /** Critical findings of the reconciliation with the statement. */
   readonly criticalFindings: number
   readonly workerKills: number
   readonly seconds: number
 }
 
-/** Returns whether ledger, rail book and statement agree. */
 function isSound({ lost, doublePaid, matched, dispatched, criticalFindings }: DemoResult): boolean {
   return lost === 0 && doublePaid === 0 && matched === dispatched && criticalFindings === 0
 }
@@ -49,13 +48,13 @@ export interface DemoOutcome {
   readonly audit: AuditReport
   /** Folder with the evidence of a failure; undefined after a success. */
   readonly kept: string | undefined
-  /** Schema and login that remain in the database of `--database-url`. */
+  /** Name of the schema and login that remain in the database of `--database-url`. */
   readonly leftBehind: string | undefined
 }
 
 /**
- * Enqueues payments, runs worker processes against a failing rail and kills some of them. Then audits the ledger
- * against the rail book, which a separate process keeps and which is never killed, and reconciles it with a statement.
+ * Enqueues payments, runs worker processes on failing rails and kills some workers. Then audits the ledger against the
+ * rail book, which a separate process keeps, and reconciles the ledger with a statement of that book.
  */
 export async function runDemo(options: DemoOptions, cli: Cli): Promise<DemoOutcome> {
   const environment = await DemoEnvironment.open({ ...options, searchPath: cli.env['PATH'], signal: cli.signal })
@@ -87,14 +86,13 @@ export async function runDemo(options: DemoOptions, cli: Cli): Promise<DemoOutco
     }
   } finally {
     await environment.close()
-    // Keeps the files after a failure; removes them after a success or an interruption.
     if (sound || cli.signal.aborted) await environment.remove()
   }
 }
 
 type Reconciled = Pick<DemoResult, 'matched' | 'criticalFindings'>
 
-/** Writes the rail book as a bank would, as a camt.053 statement, and reconciles each rail with it. */
+/** Writes the rail book as a camt.053 statement and reconciles each rail with it. */
 async function reconcileBook(bookFile: string, seed: string, database: Database): Promise<Reconciled> {
   const payments = [...(await readBook(bookFile)).values()].flatMap((effect) => {
     const { reference: outboxId, amount, currency, at, count } = effect
@@ -162,7 +160,7 @@ interface KillTools {
   readonly signal: AbortSignal
 }
 
-/** Enqueues a few payments before each kill, so that each kill interrupts work, however fast the machine is. */
+/** Enqueues a few payments before each kill, so that a kill interrupts work on a machine of any speed. */
 async function enqueueAmongKills(
   { payments, seed }: DemoOptions,
   { database, fleet, showProgress, signal }: KillTools,
@@ -197,7 +195,7 @@ function isDrained({ pendingCount, heldCount }: OutboxStatus): boolean {
   return pendingCount === heldCount
 }
 
-/** Returns settings with short leases: the items of a killed worker are taken over within seconds. */
+/** Returns settings with short leases, so that other workers take over the items of a killed worker within seconds. */
 function workerSettings(environment: DemoEnvironment): Record<string, string> {
   return {
     DATABASE_URL: environment.url,
@@ -226,7 +224,7 @@ function summarise(
   const dispatched = Number(counts.dispatched)
   const failed = Number(counts.failed)
   const held = Number(counts.held)
-  // A payment is lost if it is not in the ledger, or if the ledger records it as paid and it is not in the rail book.
+  // A payment is lost if the ledger does not contain it, or if it is paid in the ledger but not in the rail book.
   const unpaid = invariants.find(({ id }) => id === 'I3')?.found.length ?? 0
   const lost = payments - dispatched - failed - held + unpaid
   return {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-/** Returns the next random number from 0 to below 1. The sequence depends only on the seed, on every machine. */
+/** Returns the next random number from 0 to below 1. The seed determines the sequence on every machine. */
 export type Random = () => number
 
 export function seededRandom(seed: string): Random {

@@ -28,8 +28,8 @@ async function verifyDatabase(flags: GivenFlags, cli: Cli): Promise<AuditReport>
 }
 
 /**
- * Records the result, from which every process derives its alert. A standby cannot record it; the exit code does not
- * depend on that.
+ * Records the result, from which every process derives its alert. A failure, such as on a read-only standby, does not
+ * change the exit code.
  */
 async function record(ledger: Ledger, report: AuditReport, { terminal }: Cli): Promise<void> {
   try {
@@ -41,7 +41,7 @@ async function record(ledger: Ledger, report: AuditReport, { terminal }: Cli): P
 }
 
 async function verifyExport(exportFolder: string, flags: GivenFlags, cli: Cli): Promise<AuditReport> {
-  // Checked before the files are read, which takes minutes.
+  // Checks the flag before reading the files, which takes minutes.
   if (flags['drained'] === true)
     throw new InvalidArgumentError('--drained', 'expected a database: an export has no queue')
   return audit(await openLedger({ exportFolder }), flags, cli)
@@ -87,8 +87,8 @@ export function printReport(
 }
 
 /**
- * Describes the rows and blocks that could still be changed unnoticed. Without this part, a report would promise too
- * much.
+ * Describes the rows and blocks that a change could still affect unnoticed, because hashes or checkpoints do not cover
+ * them.
  */
 function openWindow({ openRows, openBlocks, checkpoints, blocks }: AuditReport['chain']): string {
   const rows = `Open window: ${countOf(openRows, 'row is', 'rows are')} in no block yet`
@@ -113,8 +113,8 @@ function requireSound({ ok, invariants, chain }: AuditReport): void {
 }
 
 /**
- * Writes the result for the textfile collector of node_exporter, because a finished job cannot be scraped. The rename
- * is atomic: a reader sees the old file or the new one.
+ * Writes metrics for the textfile collector of node_exporter, because Prometheus cannot scrape a finished job. The
+ * rename is atomic: a reader sees the old or the new file.
  */
 async function writeLedgerMetrics(file: string, found: VerifiedLedger): Promise<void> {
   const registry = new Registry()

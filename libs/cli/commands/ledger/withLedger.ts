@@ -31,7 +31,7 @@ export function checkpointsOf(flags: GivenFlags): { readonly checkpoints?: Check
   const publicKey = textFlag(flags, 'publicKey')
   if (publicKey !== undefined && file !== undefined) return { checkpoints: { publicKey, file } }
   if (publicKey !== undefined) {
-    // Without a file, the checkpoints inside the export are used.
+    // Without --checkpoints, the checkpoints in the export are verified.
     if (textFlag(flags, 'export') !== undefined) return { checkpoints: { publicKey } }
     throw new InvalidArgumentError('--public-key', 'expected together with --checkpoints, which it verifies')
   }
@@ -62,8 +62,8 @@ export function publicKeyOption(): Option {
 }
 
 /**
- * Reads a rail book for the audit: one entry per payment of the rail. Imports the rails module, which only `--book`
- * needs.
+ * Reads a rail book for the audit, with one effect per payment of the rail. Imports the rails module here, because only
+ * `--book` needs it.
  */
 export async function readRailEffects(bookFile: string): Promise<readonly RailEffect[]> {
   const { readBook } = await import('../../../rails/index.js')

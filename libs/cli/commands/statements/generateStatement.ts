@@ -5,7 +5,6 @@ import { between, seededRandom, type Random } from '../demo/seededRandom.js'
 import { writeCamt } from './writeCamt.js'
 import { writeCsv, writeNdjson } from './writeRows.js'
 
-/** A payment of the ledger. */
 export interface StatementPayment {
   readonly outboxId: string
   readonly amount: string
@@ -35,31 +34,33 @@ export interface GenerateStatementOptions {
   readonly seed: string
   /** @default 1 */
   readonly settlementDays?: number
-  /** First day of the statement. Payments before it may be absent. @default the day of the first outcome */
+  /** First day of the statement. Earlier payments may be absent. @default the day of the first outcome */
   readonly from?: Date
-  /** First day after the statement. @default settlement days after the last outcome, so that no payment is too recent */
+  /**
+   * First day after the statement. @default settlement days after the last outcome, so that no payment may be absent
+   */
   readonly to?: Date
 }
 
-/** A finding that a run over the statement must report. */
+/** Finding that a run over the statement must report. */
 export interface ExpectedFinding {
   readonly kind: PlantedKind
   /** Null for an unknown entry. */
   readonly outboxId: string | null
-  /** Reference of the bank, for an unknown entry. */
+  /** Bank's own reference, for an unknown entry. */
   readonly bankReference: string | null
 }
 
 export interface GeneratedStatement {
-  /** Writes the file, in parts. */
+  /** Yields the file in parts. */
   readonly text: () => Iterable<string>
   readonly counts: Readonly<Record<'matched' | PlantedKind, number>>
   readonly findings: readonly ExpectedFinding[]
-  /** Number of entries in the file. Pending entries and credits are included. */
+  /** Number of entries in the file, pending entries and credits included. */
   readonly entries: number
 }
 
-/** Field of an entry that has the reference. */
+/** Field of an entry that contains the reference. */
 export type ReferenceField = 'endToEndId' | 'instructionId' | 'servicerReference' | 'creditorReference' | 'text'
 
 interface EntryReference {
@@ -67,7 +68,7 @@ interface EntryReference {
   readonly text: string
 }
 
-/** An entry, as the writers of the formats need it. */
+/** Entry, independent of the file format. */
 export interface PlannedEntry {
   readonly account: string
   readonly bankReference: string
@@ -76,7 +77,7 @@ export interface PlannedEntry {
   readonly party: string
   readonly amount: string
   readonly currency: string
-  /** Amount in the account's currency of a payment that the bank exchanged. */
+  /** Amount in the account's currency, if the bank exchanged the payment. */
   readonly exchanged: { readonly amount: string; readonly currency: string } | null
   readonly direction: 'debit' | 'credit'
   readonly status: 'booked' | 'pending' | 'information'
@@ -88,7 +89,7 @@ export interface PlannedEntry {
   readonly batchable: boolean
 }
 
-/** Part of the file with its own id and period. */
+/** One statement of the file, with its own id and period. */
 export interface PlannedStatement {
   readonly id: string
   readonly account: string
@@ -98,8 +99,8 @@ export interface PlannedStatement {
 }
 
 /**
- * Plans a bank statement of the payments with planted errors, as a bank would write it: with batch bookings, several
- * statements in one file, pending entries, credits, and references in every field that a bank may use.
+ * Plans a bank statement of the payments, with planted errors. Like a real one, it has batch bookings, several
+ * statements per file, pending entries, credits, and references in every field that banks use.
  */
 export function generateStatement(options: GenerateStatementOptions): GeneratedStatement {
   const plan = new StatementPlan(options)
@@ -119,7 +120,7 @@ const ACCOUNT = 'DE89370400440532013000'
 const ACCOUNT_CURRENCY = 'EUR'
 const CURRENCIES = ['EUR', 'USD', 'GBP', 'CHF', 'JPY']
 const RETURN_CODES = ['AC01', 'AC04', 'AC06', 'MS03', 'RR04']
-/** Debits that have nothing to do with the rail: payee and text. */
+/** Debits unrelated to the rail: payee and text. */
 const OTHER_DEBITS = [
   ['Maria Huber', 'Salary'],
   ['Bank fees', 'Account fee of the month'],
@@ -143,7 +144,7 @@ class StatementPlan {
   readonly #random: Random
   readonly #from: number
   readonly #to: number
-  /** End of the time in which an absent payment is an error. */
+  /** Time before which a completed payment must be on the statement. */
   readonly #settledUntil: number
   readonly #days = new Map<string, PlannedEntry[]>()
   #entries = 0
@@ -162,13 +163,13 @@ class StatementPlan {
     this.#settledUntil = this.#to - settlementDays * DAY_MS
   }
 
-  /** Decides about every payment and returns the entries by statement. */
+  /** Plans the entries of every payment and returns them by statement. */
   statements(): readonly PlannedStatement[] {
     const { payments, errors } = this.#options
     const planted = this.#choose()
     for (const [index, payment] of payments.entries()) this.#plan(payment, planted.get(index))
     for (let left = errors.unknownEntry ?? 0; left > 0; left -= 1) this.#addUnknown()
-    // A file without a stated period takes it from its entries: credits on the first and on the last day fix it.
+    // CSV and NDJSON state no period, so credits on the first and last day define it.
     for (const time of [this.#from, this.#to - DAY_MS]) this.#addCredit(time)
     for (let left = Math.ceil(payments.length / 50); left > 0; left -= 1) this.#addCredit(this.#anyTime())
     return this.#split()
@@ -224,11 +225,11 @@ class StatementPlan {
     if (state !== 'DISPATCHED' || (mayBeAbsent && this.#random() < 0.5)) return this.#addIneffective(payment)
     this.counts.matched += 1
     this.#pay(payment)
-    // The bank announced the entry before it booked it.
+    // Adds the pending entry with which a bank may announce a booked one.
     if (this.#random() < 0.05) this.#addIneffective(payment)
   }
 
-  /** Adds one booked debit of the payment, of another amount if `money` is given. */
+  /** Adds one booked debit of the payment, with the amount `money` if given. */
   #pay(payment: StatementPayment, money: Money = payment, reference = this.#referenceTo(payment.outboxId)): void {
     const { amount, currency } = money
     this.#add(this.#timeOf(payment), { reference, amount, currency, exchanged: this.#exchange(money) })
@@ -237,7 +238,7 @@ class StatementPlan {
   #payTwice(payment: StatementPayment): void {
     const times = this.#random() < 0.1 ? 3 : 2
     for (let left = times; left > 0; left -= 1) {
-      // A reference of the servicer also identifies the entry, so two entries with the same one are one entry.
+      // A repeated servicer reference marks the same entry, so the second payment must not use one.
       this.#pay(payment, payment, this.#referenceTo(payment.outboxId, { unlike: 'servicerReference' }))
     }
   }
@@ -257,7 +258,7 @@ class StatementPlan {
     })
   }
 
-  /** Adds nothing, or entries of the payment that change nothing: pending, information, a credit. */
+  /** Adds, for some payments, an entry without effect: pending, information or a credit. */
   #addIneffective(payment: StatementPayment): void {
     const dice = this.#random()
     if (dice < 0.6) return
@@ -315,7 +316,7 @@ class StatementPlan {
     return planned
   }
 
-  /** Divides the days among one to four statements. */
+  /** Splits the days into one to four statements. */
   #split(): readonly PlannedStatement[] {
     const days = Array.from({ length: Math.round((this.#to - this.#from) / DAY_MS) }, (_, n) => this.#from + n * DAY_MS)
     const perStatement = Math.ceil(days.length / Math.min(days.length, between(this.#random, 1, 4)))
@@ -342,7 +343,7 @@ class StatementPlan {
     return time !== null && time.getTime() >= this.#settledUntil
   }
 
-  /** Returns a time inside the statement, not before the payment if the period allows it. */
+  /** Returns a time inside the statement, and after the payment if the period allows it. */
   #timeOf({ completedAt }: StatementPayment): number {
     if (completedAt === null) return this.#anyTime()
     const { settlementDays = 1 } = this.#options
@@ -362,7 +363,7 @@ class StatementPlan {
     return { amount: formatMoney({ amountMinor: other, currency }), currency }
   }
 
-  /** Returns the amount in the currency of the account for half of the payments in other currencies. */
+  /** Returns, for half of the payments in other currencies, the amount in the account's currency. */
   #exchange({ amount, currency }: Money): PlannedEntry['exchanged'] {
     if (currency === ACCOUNT_CURRENCY || this.#random() < 0.5) return null
     const { amountMinor } = parseMoney(amount, currency)
@@ -380,7 +381,7 @@ class StatementPlan {
   }
 }
 
-/** Fields that have the reference, with their cumulative chance. Most banks echo the EndToEndId. */
+/** Fields for the reference, with cumulative chance. Otherwise the EndToEndId is used, as by most banks. */
 const FIELDS: readonly (readonly [number, ReferenceField])[] = [
   [0.1, 'instructionId'],
   [0.15, 'servicerReference'],
@@ -393,7 +394,7 @@ interface Money {
   readonly currency: string
 }
 
-/** Builds payments with plausible states, for a file without a ledger. */
+/** Builds payments with plausible states, for a statement without a ledger. */
 export function buildStatementPayments(count: number, unpaid: number, seed: string): StatementPayment[] {
   const random = seededRandom(`payments ${seed}`)
   const first = Date.UTC(2026, 0, 5)
@@ -417,7 +418,7 @@ function indexesOf(payments: readonly StatementPayment[], isChosen: (payment: St
   return indexes
 }
 
-/** Removes a random element. The last one takes its place. */
+/** Removes a random element and moves the last element to its place. */
 function takeAny(indexes: number[], random: Random): number | undefined {
   if (indexes.length === 0) return undefined
   const place = between(random, 0, indexes.length - 1)

@@ -5,7 +5,7 @@ import type { PlannedEntry, PlannedStatement } from './generateStatement.js'
 
 const VERSIONS = ['02', '04', '06', '08', '13']
 const BATCH_MAX = 40
-/** First version in which the status is an element with a code. */
+/** First camt version whose status is an element with a code. */
 const STATUS_CODES_SINCE = 7
 
 /** Writes camt.053 or camt.054 in a random version, with batch bookings. */
@@ -32,7 +32,7 @@ export function* writeCamt(
   yield `</${document}></Document>\n`
 }
 
-/** Divides the entries into bookings. A batch booking has several entries of one currency and status. */
+/** Groups the entries into bookings. A batch booking contains several entries of one currency and status. */
 function* groupsOf(entries: readonly PlannedEntry[], random: Random): Generator<readonly PlannedEntry[]> {
   for (let first = 0; first < entries.length;) {
     const size = random() < 0.2 ? between(random, 2, BATCH_MAX) : 1
@@ -63,7 +63,7 @@ function isSameBooking(one: PlannedEntry, other: PlannedEntry): boolean {
 function entryText(group: readonly PlannedEntry[], version: number, random: Random): string {
   const first = group[0]!
   const isBatch = group.length > 1
-  // Some banks give only the batch a reference of its own.
+  // Some banks give a reference only to the batch, not to its entries.
   const hasOwnReferences = !isBatch || random() < 0.7
   const code = { booked: 'BOOK', pending: 'PDNG', information: 'INFO' }[first.status]
   const { amount, currency } = first.exchanged ?? first

@@ -1,6 +1,6 @@
 import type { PlannedEntry, PlannedStatement } from './generateStatement.js'
 
-/** Columns of the CSV: name of the value in `symphony reconcile --columns`, and header. */
+/** Columns of the CSV: the name in `symphony reconcile --columns` and the header. */
 export const CSV_COLUMNS = [
   ['account', 'Account'],
   ['date', 'Booked'],
@@ -50,7 +50,7 @@ function rowOf(entry: PlannedEntry) {
   }
 }
 
-/** Quotes texts with a separator, a quote or a line break, as RFC 4180 says. */
+/** Quotes a text with a separator, quote or line break (RFC 4180). */
 function quoted(text: string): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
 }
