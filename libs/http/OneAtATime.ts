@@ -23,7 +23,7 @@ export class OneAtATime {
   begin(identity: Identity): () => void {
     const name = rateLimitKey(identity)
     if (this.#running.has(name)) throw this.#refusal('of this key is not finished. Send one at a time.')
-    if (this.#running.size >= this.#max) throw this.#refusal('needs to wait: the server already runs the maximum number.')
+    if (this.#running.size >= this.#max) throw this.#refusal('must wait: the server already runs the maximum number.')
     this.#running.add(name)
     return () => this.#running.delete(name)
   }

@@ -14,7 +14,7 @@ import { requiredCheckpointLines, writeCheckpoint, type CheckpointReport } from 
 
 /** Signed checkpoints to compare the ledger with. */
 export interface CheckpointFiles {
-  /** File that `checkpoint` writes. @default the checkpoints inside the export */
+  /** Checkpoint file that `checkpoint` writes. @default the checkpoints in the export */
   readonly file?: string
   /** File of the public key, in PEM. */
   readonly publicKey: string
@@ -22,7 +22,7 @@ export interface CheckpointFiles {
 
 interface ReadOptions {
   /**
-   * Checkpoints to compare the ledger with. Without them, verification does not notice that a superuser rewrote the
+   * Checkpoints to compare the ledger with. Without them, verification does not notice a superuser who rewrote the
    * whole ledger. @default none
    */
   readonly checkpoints?: CheckpointFiles
@@ -31,15 +31,15 @@ interface ReadOptions {
 }
 
 /**
- * Opens the ledger of a database, or an export of one. The login needs `symphony_auditor`. A database is connected at
- * the first call; an export is compared with its manifest at once.
+ * Opens the ledger of a database, or an export of one. The login needs `symphony_auditor`. Connects to a database at
+ * the first call. Compares an export with its manifest at once.
  */
 export async function openLedger(options: DatabaseOptions | { readonly exportFolder: string }): Promise<Ledger> {
   requireKnownOptions(options, ['exportFolder', ...DATABASE_OPTIONS])
   return new Ledger('exportFolder' in options ? await openExport(options.exportFolder) : new LedgerDatabase(options))
 }
 
-/** Reads the ledger. Writes only the record of verifications. Close it after use. */
+/** Reads the ledger. Its only write is the record of a verification. Close it after use. */
 export class Ledger implements AsyncDisposable {
   readonly #origin: LedgerDatabase | OpenedExport
 
@@ -56,8 +56,8 @@ export class Ledger implements AsyncDisposable {
   }
 
   /**
-   * Verifies the ledger and checks the invariants I1 to I11. For an export I1, I8 and I10 are not checked. I3, I4 and I5
-   * need `effects`, the rail book.
+   * Verifies the ledger and checks the invariants I1 to I11. An export has no queue, so I1, I8 and I10 are not checked.
+   * I3, I4 and I5 need `effects`, the rail book.
    */
   async audit({ checkpoints, ...options }: Omit<AuditOptions, 'checkpoints'> & ReadOptions = {}): Promise<AuditReport> {
     const origin = this.#origin
@@ -81,8 +81,8 @@ export class Ledger implements AsyncDisposable {
   }
 
   /**
-   * Verifies the blocks since the last checkpoint and signs the newest. Refuses a ledger that contradicts the last
-   * checkpoint. Keep the checkpoints and the private key where no administrator of the database can write.
+   * Verifies the blocks since the last checkpoint and signs the newest block. Refuses a ledger that contradicts the
+   * last checkpoint. Keep the checkpoints and the private key where no administrator of the database can write.
    */
   async checkpoint({
     file,
@@ -125,7 +125,8 @@ export class Ledger implements AsyncDisposable {
 
   /**
    * Writes an evidence bundle to a new folder: deployed objects, settings, limits, and the results of doctor and audit.
-   * The same state of the database gives the same bytes. Refuses (`EVIDENCE_REFUSED`) if doctor or audit found anything.
+   * The same state of the database gives the same bytes. Refuses (`EVIDENCE_REFUSED`) if doctor or audit reports a
+   * problem.
    */
   async writeEvidence({
     folder,
@@ -141,7 +142,7 @@ export class Ledger implements AsyncDisposable {
     const key = privateKey === undefined ? undefined : await readPrivateKey(privateKey)
     const signed = await this.#readSigned(checkpoints)
     const conformance = await readConformance()
-    // Imported here, because a worker loads this module for its sealer and never needs the installer.
+    // Imports the installer here, because a worker loads this module only for its sealer.
     const { describeDeployment, doctor } = await import('../deployment/index.js')
     const diagnosis = await doctor({ ...database.target, full: true })
     const { catalog, history } = await describeDeployment(database.target)
@@ -196,7 +197,9 @@ async function readCheckpointTexts(file: string, { publicKey }: CheckpointFiles)
   return { text: await readCheckpointText(file), publicKeyPem: await readFile(publicKey, 'utf8') }
 }
 
-/** Database of a ledger, with long timeouts: statements read millions of rows and block no other transaction. */
+/**
+ * Database of a ledger, with long timeouts, because statements read millions of rows. They block no other transaction.
+ */
 class LedgerDatabase {
   readonly target: Pick<DatabaseOptions, 'url' | 'schema' | 'tls'>
   readonly isPooled: boolean
@@ -219,8 +222,8 @@ class LedgerDatabase {
   }
 
   /**
-   * Runs the body in one snapshot. Behind a transaction pooler each statement has its own snapshot. That is enough,
-   * because verified rows never change.
+   * Runs the body in one snapshot. Behind a transaction pooler each statement has its own snapshot. Verification still
+   * works, because verified rows never change.
    */
   read<T>(body: (auditor: Queryable) => Promise<T>): Promise<T> {
     if (this.isPooled) return body(this.auditor)

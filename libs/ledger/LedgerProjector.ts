@@ -6,7 +6,7 @@ import { resolveLedgerSealerOptions, type LedgerSealerOptions } from './options.
 export interface ProjectionCounts {
   readonly blocks: number
   readonly rows: number
-  /** True if more blocks may wait. */
+  /** Whether more blocks may be waiting. */
   readonly more: boolean
 }
 
@@ -18,8 +18,8 @@ export interface ProjectorEvent {
 }
 
 /**
- * Adds sealed blocks to the search table and to the counts per minute, hour and day. The database stores the position in
- * the same transaction and admits one caller at a time, so any number may run and each row counts once.
+ * Adds sealed blocks to the search table and to the counts per minute, hour and day. The database stores the position
+ * in the same transaction and admits one caller at a time. Any number of projectors may run, and each row counts once.
  */
 export class LedgerProjector extends IntervalWorker<ProjectionCounts> {
   readonly #role: Queryable
@@ -51,5 +51,5 @@ export class LedgerProjector extends IntervalWorker<ProjectionCounts> {
   }
 }
 
-/** Maximum number of blocks per run, so that `stop()` does not wait for a whole backlog. */
+/** Maximum number of blocks per run, so that `stop()` does not wait for the whole backlog. */
 const BLOCKS_PER_RUN = 10

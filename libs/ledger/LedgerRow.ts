@@ -4,8 +4,8 @@ import type { Format, RowKind } from './formats.js'
 import { columnText, FIRST_COLUMN_AT, integerOf, uuidOf } from './record.js'
 
 /**
- * Row of the ledger: the hashed bytes, and the transaction that wrote it. It is a view of a page of rows and decodes
- * fields only on request, because verification hashes millions of rows.
+ * Row of the ledger: the hashed bytes and the transaction that wrote them. Points into a page of rows and decodes
+ * fields on request, because verification hashes millions of rows.
  */
 export class LedgerRow implements Position {
   readonly kind: RowKind
@@ -48,7 +48,7 @@ export class LedgerRow implements Position {
     return this.#page.readBigInt64BE(this.#at)
   }
 
-  /** Upper half of the transaction number. Two halves are cheaper to compare than a bigint. */
+  /** Upper half of the transaction number. Comparing two halves is cheaper than comparing a bigint. */
   get xidHigh(): number {
     return this.#page.readInt32BE(this.#at)
   }
@@ -71,7 +71,7 @@ export class LedgerRow implements Position {
     return this.kind === 'identity' ? 0n : integerOf(this.field(this.kind === 'attempt' ? 'attempt_no' : 'event_no'))
   }
 
-  /** True for a terminal attempt. */
+  /** Whether the row is a terminal attempt. */
   get ends(): boolean {
     if (this.kind !== 'attempt') return false
     const state = this.field('state')
@@ -79,7 +79,7 @@ export class LedgerRow implements Position {
   }
 
   /**
-   * Returns a column as text. Times are microseconds since 1970, hashes are hexadecimal, a lease token is its SHA-256.
+   * Returns a column as text: times in microseconds since 1970, hashes in hexadecimal, a lease token as its SHA-256.
    */
   field(name: string): string | null {
     const column = this.#format[this.kind].indexOf(name)
@@ -96,7 +96,7 @@ export class LedgerRow implements Position {
   }
 }
 
-/** Copies byte by byte, which is faster than a native call for so few bytes. */
+/** Copies byte by byte, which is faster than a native call for a few bytes. */
 function copyFew(from: Buffer, at: number, length: number, to: Buffer, toAt: number): void {
   for (let index = 0; index < length; index += 1) to[toAt + index] = from[at + index]!
 }

@@ -6,7 +6,7 @@ import { resolveLedgerSealerOptions, type LedgerSealerOptions } from './options.
 export interface SealCounts {
   readonly blocks: number
   readonly rows: number
-  /** True if more rows can be sealed right away. */
+  /** Whether more rows can be sealed at once. */
   readonly more: boolean
 }
 
@@ -17,8 +17,8 @@ export type SealerEvent =
   | { readonly type: 'ledger.fault'; readonly during: string; readonly error: unknown }
 
 /**
- * Seals new rows of the ledger in blocks. The database chooses the rows of a block and makes sure that blocks do not
- * overlap, so any number of sealers may run. A row stays unsealed while an older transaction is open.
+ * Seals new rows of the ledger in blocks. The database chooses the rows and prevents overlapping blocks, so any number
+ * of sealers may run. A row stays unsealed while an older transaction is open.
  */
 export class LedgerSealer extends IntervalWorker<SealCounts> {
   readonly #role: Queryable
@@ -54,5 +54,5 @@ export class LedgerSealer extends IntervalWorker<SealCounts> {
   }
 }
 
-/** Maximum number of blocks per run, so that `stop()` does not wait for a whole backlog. */
+/** Maximum number of blocks per run, so that `stop()` does not wait for the whole backlog. */
 const BLOCKS_PER_RUN = 10

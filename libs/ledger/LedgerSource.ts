@@ -6,29 +6,32 @@ import type { LedgerRow } from './LedgerRow.js'
 import { RowStream } from './RowStream.js'
 
 /**
- * Source of ledger rows: the database or an export. The verifier uses nothing else, so its result for a file equals
- * that for the database. Rows are streamed.
+ * Source of ledger rows: the database or an export. The verifier reads only through this interface, so both give the
+ * same result. Rows are streamed.
  */
 export interface LedgerSource {
-  /** Returns the number of rows and blocks, for a progress bar. An estimate is enough. */
+  /** Returns the approximate number of rows and blocks, for a progress bar. */
   count(): Promise<number>
-  /** Returns the blocks after a number, by number. */
+  /** Returns the blocks after a number, in order. */
   blocks(afterNo: bigint): AsyncIterable<Block>
   /**
-   * Returns rows in the order of blocks, with the columns of a format. Each call must start where the last one ended.
+   * Returns rows in the order of blocks, with the columns of a format. Each call must start where the previous call
+   * ended.
    */
   rowsBetween(after: Position | null, last: Position, format: Format): AsyncIterable<readonly LedgerRow[]>
-  /** Returns rows after the last block, in any order. Must be called after all calls of `rowsBetween`. */
+  /** Returns rows after the last block, in any order. Call it after all calls of `rowsBetween`. */
   openRows(after: Position | null): AsyncIterable<readonly LedgerRow[]>
-  /** Returns places where the tables of reconciliation differ from the sealed events. An export has no such tables. */
+  /**
+   * Returns the differences between the tables of reconciliation and the sealed events. An export has no such tables.
+   */
   reconciliationBreaks?(): Promise<readonly ReconciliationBreak[]>
-  /** Returns the number of the next transaction. No existing row can have this number or a higher one. */
+  /** Returns the next transaction number. Each existing row has a lower one. */
   nextXid(): Promise<bigint>
 }
 
 /**
- * Reads the ledger of a database as symphony_auditor, page by page, so that its size does not affect memory. For a
- * consistent state of a busy ledger, pass a transaction with a snapshot.
+ * Reads the ledger of a database as symphony_auditor, in pages, so that memory use does not depend on its size. For a
+ * consistent view of a busy ledger, pass a transaction with a snapshot.
  */
 export function databaseSource(role: Queryable): LedgerSource {
   return new DatabaseSource(role)
@@ -36,7 +39,7 @@ export function databaseSource(role: Queryable): LedgerSource {
 
 class DatabaseSource implements LedgerSource {
   readonly #role: Queryable
-  /** Blocks of the last page. While the format stays the same, rows are read ahead up to the last of these blocks. */
+  /** Blocks of the last page. Rows are read ahead up to the last of these blocks with the same format. */
   #known: readonly Block[] = []
   #sealed: RowStream | undefined
 

@@ -10,9 +10,9 @@ export type VerifierEvent =
   | { readonly type: 'ledger.fault'; readonly during: string; readonly error: unknown }
 
 /**
- * Compares the blocks of the ledger with their rows in endless passes. The database limits the rate of all workers
- * together and stores the position, so any number may run. A superuser who also changes the database's functions can
- * hide a change from it, but not from `verifyLedger`.
+ * Compares the blocks of the ledger with their rows in endless passes. The database stores the position and limits the
+ * rate of all workers together, so any number may run. A superuser who also replaces database functions can hide a
+ * change from this verifier, but not from `verifyLedger`.
  */
 export class LedgerVerifier extends IntervalWorker<VerifiedBlock | undefined> {
   readonly #role: Queryable

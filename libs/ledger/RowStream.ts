@@ -6,7 +6,7 @@ import { KINDS, type Format, type RowKind } from './formats.js'
 import type { LedgerRow } from './LedgerRow.js'
 
 /**
- * Reads rows in the order of blocks, one page ahead per kind: the server reads the next page while this process hashes.
+ * Reads rows in the order of blocks, one page ahead per kind. The server reads the next page while this process hashes.
  */
 export class RowStream {
   readonly #kinds: readonly KindStream[]
@@ -27,20 +27,20 @@ export class RowStream {
   }
 
   /**
-   * Returns the next rows up to a position; all rows if it is null.
-   * @param horizon position up to which rows may be read ahead, if it is after `last`
+   * Returns the next rows up to `last`; all rows if it is null.
+   * @param horizon position after `last` up to which rows may be read ahead
    */
   async *upTo(last: Position | null, horizon = last ?? undefined): AsyncGenerator<readonly LedgerRow[]> {
     const before = this.#at
     this.#at = undefined
-    // A forged block may end before it begins. It has no rows, and the next block has its own range.
+    // A forged block may end before it starts. Such a block has no rows.
     if (last !== null && before !== null && before !== undefined && !isAfter(last, before)) return
     const bound = last === null || horizon === undefined || isAfter(last, horizon) ? last : horizon
     try {
       for (;;) {
         for (const kind of this.#kinds) await kind.fill(bound)
-        // The driver sends the queries of the next pages in the next turn of the event loop. Without this turn the caller
-        // would hash these rows first, and the server would wait.
+        // Lets the driver send the queries of the next pages, which it does in the next turn of the event loop.
+        // Otherwise the caller would hash these rows while the server waits.
         await setImmediate()
         const rows = this.#merge(last)
         if (rows.length === 0) break
@@ -48,19 +48,19 @@ export class RowStream {
       }
       this.#at = last
     } finally {
-      // The caller stopped early, e.g. after an error. Waits until the running statements of the transaction end.
+      // The caller stopped early, for example after an error. Waits for the running statements of the transaction.
       if (this.#at === undefined) await Promise.allSettled(this.#kinds.map((kind) => kind.stop()))
     }
   }
 
-  /** Merges the loaded rows of all kinds up to the requested position. Stops where a kind has no loaded row left. */
+  /** Merges the loaded rows of all kinds up to `last`. Stops when a kind has no loaded row left. */
   #merge(last: Position | null): LedgerRow[] {
     const rows: LedgerRow[] = []
     const end = last === null ? undefined : { last, high: Number(last.xid >> 32n), low: Number(last.xid & 0xffffffffn) }
     for (;;) {
       let next: KindStream | undefined
       for (const kind of this.#kinds) {
-        // Rows of one transaction keep the order of kinds in a block.
+        // Among rows of one transaction, the order of KINDS decides.
         if (kind.head !== undefined && (next?.head === undefined || isBefore(kind.head, next.head))) next = kind
       }
       if (next?.head === undefined) return rows
@@ -80,7 +80,7 @@ class KindStream {
   #rows: readonly LedgerRow[] = []
   #taken = 0
   #ahead: Promise<readonly LedgerRow[]> | undefined
-  /** Position up to which all rows were read. Null means the end of the table. */
+  /** Position up to which all rows were read; null for the end of the table. */
   #endedAt: Position | null | undefined
   #bound: Position | null = null
   #limit = FIRST_PAGE_ROWS
@@ -93,7 +93,7 @@ class KindStream {
     this.#after = after
   }
 
-  /** Makes sure that a row is loaded, if there is one up to the bound, and that the next page is being read. */
+  /** Loads a row if there is one up to the bound, and starts to read the next page. */
   async fill(bound: Position | null): Promise<void> {
     this.#bound = bound
     for (;;) {
@@ -129,7 +129,7 @@ class KindStream {
   #readAhead(): void {
     if (this.#ahead !== undefined) return
     this.#ahead = this.#read()
-    // `fill()` reports the error, if it still waits for this page.
+    // `fill()` throws the error if it awaits this page.
     this.#ahead.catch(() => {})
   }
 
@@ -146,7 +146,7 @@ class KindStream {
   }
 }
 
-/** Compares rows of different kinds by their transactions. */
+/** Compares rows of different kinds by transaction number. */
 function isBefore(left: LedgerRow, right: LedgerRow): boolean {
   return left.xidHigh === right.xidHigh ? left.xidLow < right.xidLow : left.xidHigh < right.xidHigh
 }
@@ -158,7 +158,8 @@ function isBeyond(row: LedgerRow, { last, high, low }: { last: Position; high: n
 }
 
 /**
- * Returns the number of rows that fill about one page of bytes, estimated from these rows. A payload may have 64 KiB.
+ * Returns the number of rows that fill about one page, estimated from the sizes of these rows. A payload may have 64
+ * KiB.
  */
 function pageRows(rows: readonly LedgerRow[]): number {
   const bytes = rows.reduce((sum, row) => sum + row.size, 0)
@@ -169,6 +170,7 @@ const FIRST_PAGE_ROWS = 200
 const PAGE_ROWS_MIN = 50
 const PAGE_ROWS_MAX = 4_000
 /**
- * Size of a page. It fits into the socket's buffer, so that the server reads the next page while this one is hashed.
+ * Size of a page. A page fits into the socket's buffer, so that the server reads the next page while this process
+ * hashes.
  */
 const PAGE_BYTES = 524_288

@@ -31,26 +31,26 @@ import { verifyLedger, type LedgerReport, type VerifyOptions } from './verifyLed
 export interface AuditOptions extends Pick<VerifyOptions, 'checkpoints' | 'onProgress'> {
   /** Rail book. Without it I3, I4 and I5 are not checked. */
   readonly effects?: Iterable<RailEffect>
-  /** Seconds after its expiry within which a lease must be repaired. @default 120 */
+  /** Seconds within which an expired lease must be repaired. @default 120 */
   readonly leaseGraceSeconds?: number
-  /** Whether to check I10 too: every pending item is held. @default false */
+  /** Whether to check I10: every pending item is held. @default false */
   readonly drained?: boolean
 }
 
 export interface AuditReport {
   readonly ok: boolean
-  /** Counts. For an export, pending and held are unknown. */
+  /** Counts. Of an export, pending and held are unknown. */
   readonly counts: LedgerCounts
   readonly chain: LedgerReport
   readonly railEffects: number
   readonly doublePaid: number
   readonly invariants: readonly InvariantVerdict[]
-  /** Invariants that were not checked: they need a rail book, a queue or an option. */
+  /** Invariants that were not checked, because a rail book, a queue or an option is missing. */
   readonly notJudged: readonly InvariantId[]
 }
 
 /**
- * Checks the ledger by its own hashes and numbers, and compares it with the rail book if one is given. Reads as
+ * Verifies the hashes and numbers of the ledger, and compares it with the rail book if given. Reads as
  * symphony_auditor.
  */
 export async function auditDatabase(role: Queryable, options: AuditOptions = {}): Promise<AuditReport> {
@@ -73,7 +73,7 @@ export async function auditDatabase(role: Queryable, options: AuditOptions = {})
   return report(counts, chain, invariants, books)
 }
 
-/** Audits an export. It contains no queue, so pending items and overdue leases are not checked. */
+/** Audits an export. An export has no queue, so pending items and overdue leases are not checked. */
 export async function auditExport(
   source: LedgerSource,
   options: Pick<AuditOptions, 'checkpoints' | 'onProgress' | 'effects'> = {},
@@ -133,8 +133,8 @@ function report(
 }
 
 /**
- * Reads an export a second time for the items with possible gaps or two terminal attempts, and for the payments that
- * were returned, if the first pass found any.
+ * Reads an export a second time if the first pass found possible gaps, two terminal attempts of an item, or returned
+ * payments.
  */
 async function readAgain(source: LedgerSource, attempts: AttemptNumbers, returns: Returns): Promise<AttemptNumbers> {
   const outboxIds = new Set([...attempts.gaps(), ...attempts.doubleTerminals()])
@@ -156,7 +156,7 @@ async function readAgain(source: LedgerSource, attempts: AttemptNumbers, returns
 
 /** Returns the terminal outcome of an attempt and adds it to the comparison with the rail book. */
 function readTerminalOutcome(row: LedgerRow, books: RailBookComparison | undefined): TerminalOutcome | undefined {
-  // The identity of an item comes before its attempts.
+  // The identity of an item precedes its attempts.
   if (row.kind === 'identity' && row.field('is_message') === 'true') books?.addMessage(row.subject)
   if (!row.ends) return undefined
   const state = row.field('state') === 'FAILED' ? 'FAILED' : 'DISPATCHED'

@@ -2,16 +2,16 @@ import { hash } from 'node:crypto'
 import { KINDS, type RowKind } from './formats.js'
 import { columnText, integerOf, uuidOf } from './record.js'
 
-/** Blocks: their rows, the order of the rows, and their hashes. docs/internals/ledger-chain.md describes the format. */
+/** Blocks of the ledger: rows, order and hashes. docs/internals/ledger-chain.md describes the format. */
 
-/** Position in the order of blocks: by transaction, kind and id. */
+/** Position in the order of blocks: transaction, then kind, then id. */
 export interface Position {
   readonly xid: bigint
   readonly kind: RowKind | undefined
   readonly id: string
 }
 
-/** Parts of a block that a checkpoint signs. The hash covers all other parts. */
+/** Parts of a block that a checkpoint signs. The hash covers the other parts. */
 export interface BlockHead {
   readonly no: bigint
   readonly hash: string
@@ -19,7 +19,7 @@ export interface BlockHead {
   readonly sealedAt: string
 }
 
-/** Block. It covers the rows after the previous block up to its own last position. */
+/** Block: the rows after the previous block up to and including `last`. */
 export interface Block extends BlockHead {
   readonly format: number
   readonly prevHash: string | null
@@ -27,7 +27,7 @@ export interface Block extends BlockHead {
   readonly last: Position
   /** Root of the hash tree over the entries. */
   readonly root: string
-  /** Record that is hashed: all fields above except the hash. */
+  /** Record whose SHA-256 is the hash: all fields above except `hash` itself. */
   readonly head: Buffer
   /** Entries, one per row in order: kind (2 bytes), id (16), transaction (8), SHA-256 of the row (32). */
   readonly entries: Buffer
@@ -71,7 +71,7 @@ function kindOfNumber(number: number): RowKind | undefined {
   return KINDS[number - 1]
 }
 
-/** Compares positions. The text order of lower-case ids with dashes is the order of their bytes. */
+/** Compares positions. Lower-case UUIDs have the same order as text and as bytes. */
 export function isAfter(left: Position, right: Position): boolean {
   if (left.xid !== right.xid) return left.xid > right.xid
   if (left.kind !== right.kind) return numberOfKind(left.kind) > numberOfKind(right.kind)
@@ -79,7 +79,7 @@ export function isAfter(left: Position, right: Position): boolean {
 }
 
 interface Entry {
-  /** Kind and id as one text, for comparison. */
+  /** Kind and id in one text, for comparison. */
   readonly key: string
   readonly kind: RowKind | undefined
   readonly id: string

@@ -1,7 +1,7 @@
 import { TABLE_OF } from './formats.js'
 import type { LedgerRow } from './LedgerRow.js'
 
-/** Place where the ledger differs from its hashes, and the difference. */
+/** Difference between the ledger and its hashes, and its place. */
 export interface LedgerBreak {
   readonly table:
     | 'payment_outbox_identities'
@@ -10,7 +10,7 @@ export interface LedgerBreak {
     | 'payment_outbox_blocks'
     | 'checkpoints'
     | `reconciliation_${'runs' | 'entries' | 'findings' | 'closings'}`
-  /** Number of the block that covers the place; null if no block covers it. */
+  /** Number of the block that covers the place; null without one. */
   readonly block: string | null
   /**
    * Subject of the break: an item or scope, the id of a missing row, the line of a checkpoint, or the id of a run or
@@ -22,7 +22,7 @@ export interface LedgerBreak {
   readonly why: string
 }
 
-/** Counts all breaks and keeps the first hundred, so that a destroyed ledger does not exhaust the memory. */
+/** Counts all breaks and keeps the first hundred, so that a destroyed ledger does not exhaust memory. */
 export class BreakTally {
   readonly shown: LedgerBreak[] = []
   count = 0

@@ -12,8 +12,7 @@ export interface EvidenceCheck {
   /** SHA-256 of the manifest, as printed when the bundle was written. */
   readonly sha256: string
   /**
-   * Whether the manifest is signed with the given key. A key inside the bundle proves nothing: anyone could have put it
-   * there.
+   * Whether the given key signed the manifest. A key in the bundle proves nothing, because anyone could have added it.
    */
   readonly signed: boolean
   readonly blocks: number
@@ -23,16 +22,16 @@ export interface EvidenceCheck {
 }
 
 /**
- * Checks that every byte of a bundle is as written and that its parts agree: blocks follow each other, checkpoints are
- * signed and name existing blocks, each function matches its hash, findings match the sealed events of their runs. Needs
- * no database.
+ * Checks that every byte of a bundle is unchanged and that its parts agree. Each block follows the previous one, signed
+ * checkpoints name existing blocks, functions match their hashes, and findings match the sealed events of their runs.
+ * Needs no database.
  */
 export async function checkEvidence({
   folder,
   publicKey,
 }: {
   readonly folder: string
-  /** File of the public key. Without it the author of the bundle is not verified. @default none */
+  /** File of the public key. Without it, the author of the bundle is unverified. @default none */
   readonly publicKey?: string
 }): Promise<EvidenceCheck> {
   const key = publicKey === undefined ? undefined : await readPublicKey(publicKey)
@@ -76,7 +75,7 @@ async function readBundle(folder: string): Promise<ReadonlyMap<string, Buffer>> 
   return files
 }
 
-/** Decodes the files. Refuses bytes that are not UTF-8, because the decoder would replace them silently. */
+/** Decodes the files. Refuses bytes that are not UTF-8, because decoding would silently replace them. */
 function textsOf(bundle: ReadonlyMap<string, Buffer>): Map<string, string> {
   return new Map(
     [...bundle].map(([name, bytes]) => {
@@ -156,7 +155,7 @@ function requireCheckpoints(
 
 function requireRuns(files: ReadonlyMap<string, string>, heads: readonly Head[]): number {
   const text = files.get('reconciliations.ndjson')
-  // A bundle of an earlier release has no such file.
+  // Bundles of earlier releases have no such file.
   if (text === undefined) return 0
   const runs = parseRuns(text)
   if (runs === undefined) throw broken('reconciliations.ndjson is not what was written')

@@ -14,7 +14,7 @@ import { createFile } from './durableFile.js'
 
 /**
  * Checkpoint: the signed head of a block, as one line of a file outside the database. Each line contains the hash of
- * the line before, so that none can be removed from the middle. The Ed25519 key is never in the database.
+ * the previous line, so that removing a line is noticed. The Ed25519 key is never in the database.
  */
 export interface Checkpoint {
   /** Line number, from 1. */
@@ -35,12 +35,12 @@ interface Statement {
   readonly block: string
   readonly blockHash: string
   readonly sealedAt: string
-  /** SHA-256 of the line before. */
+  /** SHA-256 of the previous line. */
   readonly previous: string | null
   readonly key: string
 }
 
-/** @param lines all existing lines of the file */
+/** @param lines existing lines of the file */
 export function signCheckpoint(block: BlockHead, lines: readonly string[], privateKey: KeyObject): string {
   const last = lines.at(-1)
   const statement: Statement = {
@@ -56,8 +56,8 @@ export function signCheckpoint(block: BlockHead, lines: readonly string[], priva
 }
 
 /**
- * Parses all lines. Each must have the exact bytes of the format, the hash of the line before, a later block and a
- * valid signature.
+ * Parses all lines. Each line must have the exact bytes of the format, the hash of the previous line, a later block and
+ * a valid signature.
  */
 export function readCheckpoints(lines: readonly string[], publicKey: KeyObject): Checkpoint[] {
   const key = fingerprintOf(publicKey)
@@ -70,7 +70,7 @@ export function readCheckpoints(lines: readonly string[], publicKey: KeyObject):
     }
     if (statement.key !== key) throw broken(line, 'it was signed with another key')
     const bytes = Buffer.from(signature, 'base64')
-    // Several base64 texts decode to the same bytes. Only the canonical one is accepted.
+    // Several base64 texts decode to the same bytes. Accepts only the canonical text.
     if (bytes.toString('base64') !== signature || !verify(null, signedBytes(statement), publicKey, bytes)) {
       throw broken(line, 'its signature does not fit')
     }
@@ -99,11 +99,11 @@ function parseLine(text: string, line: number): Statement & { readonly signature
   }
 }
 
-/** Pattern of a line: the exact output of JSON.stringify. The same content in other bytes is refused. */
+/** Exact output of JSON.stringify for a line. The same content in other bytes is refused. */
 const LINE =
   /^\{"version":1,"block":"(\d{1,19})","blockHash":"([0-9a-f]{64})","sealedAt":"(\d{1,19})","previous":(null|"[0-9a-f]{64}"),"key":"([0-9a-f]{64})","signature":"([A-Za-z0-9+/]{86}==)"\}$/
 
-/** Encodes each word as its length in bytes, a colon, the bytes and a comma; null has no length. */
+/** Encodes each word as its length, a colon, the word and a comma; null without a length. */
 function signedBytes({ version, block, blockHash, sealedAt, previous, key }: Statement): Buffer {
   const words = ['symphony checkpoint', String(version), block, blockHash, sealedAt, previous, key]
   return Buffer.from(words.map((word) => (word === null ? ':,' : `${word.length}:${word},`)).join(''))
@@ -122,8 +122,8 @@ function broken(line: number, why: string): CheckpointError {
 }
 
 /**
- * Creates an Ed25519 key pair in two files. Refuses existing files, because old checkpoints could not be verified
- * without their key. Keep the private key where no administrator of the database can read it.
+ * Creates an Ed25519 key pair in two files. Never overwrites a file, because old checkpoints need their key for
+ * verification. Keep the private key where no administrator of the database can read it.
  */
 export async function createCheckpointKeys({
   privateKey: privateFile,
@@ -144,7 +144,7 @@ export async function createCheckpointKeys({
   }
 }
 
-/** Reads a private key. Refuses a file that others can read: they could sign a rewritten ledger. */
+/** Reads a private key. Refuses a file that others can read, because they could sign a rewritten ledger. */
 export async function readPrivateKey(file: string): Promise<KeyObject> {
   const text = await readKeyFile(file)
   const { mode } = await stat(file)
@@ -156,7 +156,7 @@ export async function readPrivateKey(file: string): Promise<KeyObject> {
 
 export async function readPublicKey(file: string): Promise<KeyObject> {
   const text = await readKeyFile(file)
-  // A private key would work, but it must not be copied to verifiers.
+  // A private key would verify as well, but must stay with the signer.
   if (text.includes('PRIVATE KEY')) throw unusable(file, 'it is a private key', 'Give the public key to verifiers.')
   return ed25519(file, () => createPublicKey(text))
 }
@@ -174,7 +174,7 @@ function ed25519(file: string, parse: () => KeyObject): KeyObject {
     const key = parse()
     if (key.asymmetricKeyType === 'ed25519') return key
   } catch {
-    // Reported below without the library's message, which may contain parts of the key.
+    // Throws below without the library's message, which may contain parts of the key.
   }
   throw unusable(file, 'it is not an Ed25519 key in PEM', 'Create one with symphony ledger keygen.')
 }

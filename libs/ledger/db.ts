@@ -5,11 +5,11 @@ import { DIGESTED, EXPRESSIONS, KINDS, NEWEST_FORMAT, TABLE_OF, type Format, typ
 import { LedgerRow } from './LedgerRow.js'
 
 /**
- * Reads the ledger for its verifiers, as symphony_auditor. Rows come in the order of blocks, page by page, so that the
- * size of the ledger does not affect memory.
+ * Reads the ledger for its verifiers as symphony_auditor, in the order of blocks and in pages, so that memory use does
+ * not depend on the size of the ledger.
  */
 
-/** Columns of each kind of row: its id, and its number within its item. */
+/** Columns per kind of row: the id, and the number within the item. */
 const KEYS = {
   identity: { id: 'outbox_id', number: '0::integer' },
   attempt: { id: 'attempt_id', number: 't.attempt_no' },
@@ -17,7 +17,7 @@ const KEYS = {
 } as const satisfies Record<RowKind, object>
 
 /**
- * Reads a page of rows as one value: per row its transaction, the length of its record, and the record. One protocol
+ * Reads a page of rows as one value: per row the transaction, the length of the record, and the record. One protocol
  * message per row and one text per field would take longer than hashing.
  */
 async function selectRows(
@@ -53,7 +53,7 @@ function rowsOfPage(kind: RowKind, page: Buffer, format: Format): LedgerRow[] {
   return rows
 }
 
-/** Error for a client encoding other than UTF8, in which the same row has other bytes and another hash. */
+/** Error for a client encoding other than UTF8, in which a row has other bytes and another hash. */
 function wrongEncoding(encoding: string): SymphonyError {
   return new SymphonyError(
     'INVALID_ENCODING',
@@ -113,7 +113,7 @@ export function readReconciliationEvents(role: Queryable, after: Position | null
   )
 }
 
-/** Reads findings after an id, by id, each in the binary form of a record, which the digest of its run covers. */
+/** Reads findings after an id, in order. Each has the binary form of a record, which the digest of its run covers. */
 export async function readFindingRecords(role: Queryable, after: string | null, limit: number): Promise<Buffer[]> {
   const { rows } = await role.query<{ record: string }>(
     `SELECT encode(${recordOf('reconciliation_findings')}, 'base64') AS record
@@ -129,7 +129,7 @@ function recordOf(table: keyof typeof DIGESTED): string {
 }
 
 function positionValues(position: Position | null): readonly unknown[] {
-  // Starts at the lowest number, so that a forged negative transaction number falls into the first block's range.
+  // The lowest number puts a row with a forged negative transaction number into the range of the first block.
   return position === null
     ? ['-9223372036854775808', 0, NIL_ID]
     : [String(position.xid), numberOfKind(position.kind), position.id]
@@ -159,9 +159,7 @@ export async function readBlockPage(role: Queryable, afterNo: bigint, limit: num
   return rows.map(toBlock)
 }
 
-/**
- * Returns, in the order of the rows, the number of the block that covers each row; undefined if no block covers it yet.
- */
+/** Returns the number of the block that covers each row, in the order of the rows; undefined without a block. */
 export async function readBlockNumbersOf(role: Queryable, rows: readonly LedgerRow[]): Promise<(bigint | undefined)[]> {
   const { rows: found } = await role.query<{ no: string | null }>(
     `SELECT c.block_no::text AS no
@@ -188,7 +186,7 @@ export async function readNextXid(role: Queryable): Promise<bigint> {
   return BigInt(rows[0]?.next ?? 0)
 }
 
-/** Reads the settings of the deployment, and those of the server that affect durability. */
+/** Reads the settings of the deployment, and the server settings that affect durability. */
 export async function readSettings(role: Queryable): Promise<{
   readonly deployment: Readonly<Record<string, unknown>>
   readonly server: Readonly<Record<string, string>>
@@ -216,7 +214,7 @@ const SERVER_SETTINGS = [
   'wal_level',
 ]
 
-/** Reads the limits in force, and all their events. Times are microseconds since 1970. */
+/** Reads the current limits, and all events of limits. Times are microseconds since 1970. */
 export async function readLimitEvidence(role: Queryable): Promise<{
   readonly limits: readonly object[]
   readonly events: readonly object[]
@@ -238,14 +236,14 @@ function micros(time: string): string {
   return `(extract(epoch FROM ${time}) * 1000000)::bigint`
 }
 
-/** Makes the transaction read-only with one snapshot. Must be its first statement. */
+/** Makes the transaction read-only with one snapshot. Must be the first statement of the transaction. */
 export async function beginSnapshot(tx: Queryable): Promise<void> {
   await tx.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
 }
 
 /**
  * Seals the next rows whose transactions have ended. Returns undefined if there are none, if another session is
- * sealing, or if the last block is not full and is younger than the interval.
+ * sealing, or if the last block is not full and younger than the interval.
  */
 export async function sealLedgerBlock(
   role: Queryable,
@@ -267,7 +265,7 @@ export async function projectLedgerBlock(
   return row === undefined ? undefined : { blockNo: BigInt(row.block_no), rowCount: row.row_count }
 }
 
-/** Empties the search table and the counts, as symphony_control. Returns the number of the block that was reached. */
+/** Empties the search table and the counts, as symphony_control. Returns the last block that had been projected. */
 export async function rebuildLedgerProjection(role: Queryable): Promise<bigint> {
   const rows = await call<{ rebuild_ledger_projection: string | bigint }>(role, 'rebuild_ledger_projection', [])
   return BigInt(onlyRow(rows).rebuild_ledger_projection)
@@ -276,7 +274,7 @@ export async function rebuildLedgerProjection(role: Queryable): Promise<bigint> 
 export interface VerifiedBlock {
   readonly blockNo: bigint
   readonly rowCount: number
-  /** Breaks, at most the first hundred. */
+  /** First hundred breaks. */
   readonly breaks: readonly string[]
 }
 
@@ -296,7 +294,7 @@ export async function verifyLedgerBlock(
 
 export interface LedgerCounts {
   readonly accepted: bigint
-  /** Number of pending items; undefined for an export, which has no queue. */
+  /** Number of pending items; undefined for an export. */
   readonly pending: bigint | undefined
   readonly held: bigint | undefined
   readonly dispatched: bigint
@@ -323,7 +321,7 @@ export async function countLedger(role: Queryable): Promise<LedgerCounts> {
   }
 }
 
-/** Finds items that are neither pending nor terminal, that are both, or that were never enqueued. */
+/** Finds items that are neither pending nor terminal, or both, or without an identity. */
 export async function findMisplacedItems(role: Queryable): Promise<string[]> {
   return ids(
     role,
@@ -377,8 +375,8 @@ export async function findOverdueLeases(role: Queryable, graceSeconds: number): 
 }
 
 /**
- * Finds returns of items that are not DISPATCHED, and payments with higher returns than the payload says. Without a
- * readable amount and currency in the payload, the sum has no bound.
+ * Finds returns of items that are not DISPATCHED, and payments whose returns exceed the amount in the payload. A
+ * payload without a readable amount and currency sets no bound.
  */
 export async function findOverReturned(role: Queryable): Promise<string[]> {
   return ids(
@@ -405,7 +403,8 @@ export interface ReconciliationBreak {
 
 /**
  * Finds runs and closings that differ from their events, and runs whose entries or findings differ from the digests in
- * the event. Returns at most a thousand. The statement calls no function of Symphony, and no value can make it fail.
+ * the event. Returns at most a thousand. The statement calls no Symphony function, and no stored value can make it
+ * fail.
  */
 export async function findReconciliationBreaks(role: Queryable): Promise<ReconciliationBreak[]> {
   const [runs, closings] = [qualify(role, 'reconciliation_runs'), qualify(role, 'reconciliation_closings')]
@@ -433,14 +432,14 @@ const BREAKS_MAX = 1_000
 
 const RUN_HASHES = ['file_sha256', 'entries_sha256', 'findings_sha256']
 const RUN_TIMES = ['period_from', 'period_to', 'checked_from', 'checked_to', 'created_at']
-/** SQL for the detail that the event RECONCILED has of a run t: all columns except those of the event. */
+/** SQL for the detail of the event RECONCILED of a run t: all columns except those of the event itself. */
 const RUN_DETAIL = `(to_jsonb(t) - '{${['event_id', 'actor', ...RUN_HASHES, ...RUN_TIMES].join()}}'::text[]
   || jsonb_build_object(${[
     ...RUN_HASHES.map((column) => `'${column}', encode(t.${column}, 'hex')`),
     ...RUN_TIMES.map((column) => `'${column}', ${finiteMicros(`t.${column}`)}`),
   ].join(', ')}))`
 
-/** Returns SQL for microseconds since 1970; null for an infinite time, which a superuser may have written. */
+/** Returns SQL for microseconds since 1970; null for an infinite time, which only a superuser could have written. */
 function finiteMicros(time: string): string {
   return `CASE WHEN isfinite(${time}) THEN (extract(epoch FROM ${time}) * 1000000)::bigint END`
 }
@@ -455,7 +454,7 @@ function whyOf(row: string, event: string): string {
     ELSE 'differs from its sealed event' END`
 }
 
-/** Returns SQL for runs whose rows of a table differ from the digest, and for rows without a run. */
+/** Returns SQL for runs whose rows in a table differ from the digest, and for rows without a run. */
 function digestBreaks(role: Queryable, table: keyof typeof DIGESTED, digest: string): string {
   const order = table === 'reconciliation_entries' ? 't.entry_key, t.occurrence' : 't.finding_id'
   return `(SELECT '${table}', COALESCE(r.run_id, d.run_id)::text, 'differ from the digest of their run'
@@ -467,7 +466,7 @@ function digestBreaks(role: Queryable, table: keyof typeof DIGESTED, digest: str
     WHERE r.${digest} IS DISTINCT FROM COALESCE(d.digest, sha256('')) LIMIT ${BREAKS_MAX})`
 }
 
-/** Returns SQL for the amount in a JSON object, as payload_amount reads it; null for another value. */
+/** Returns SQL for the amount in a JSON object, by the rules of payload_amount; null for any other value. */
 function amountIn(json: string): string {
   const text = `${json} ->> 'amount'`
   return `CASE WHEN jsonb_typeof(${json} -> 'amount') = 'string' AND octet_length(${text}) <= 40
@@ -491,13 +490,13 @@ export async function recordLedgerVerification(
 
 /** Age of unsealed rows, and the transaction that blocks sealing. */
 export interface SealingStatus {
-  /** Age of the oldest row that no block covers; 0 if there is none. */
+  /** Age of the oldest unsealed row; 0 if there is none. */
   readonly unsealedAgeSeconds: number
   /** Transaction that blocks sealing; undefined if there is none. */
   readonly blocker: SealingBlocker | undefined
 }
 
-/** Blocking transaction. Fields are null if PostgreSQL does not show them. */
+/** Transaction that blocks sealing. Fields are null if PostgreSQL hides them. */
 export interface SealingBlocker {
   /** Null for a prepared transaction. */
   readonly pid: number | null

@@ -18,12 +18,12 @@ export interface EvidenceParts {
   readonly catalog: ReadonlyMap<string, ReadonlyMap<string, object>>
   readonly deployments: readonly object[]
   readonly settings: object
-  /** Limits in force, and their events. */
+  /** Current limits, and the events of limits. */
   readonly limits: object
   readonly doctor: Diagnosis
   readonly audit: AuditReport
   readonly runs: BundledRuns
-  /** Table of scenarios and their tests, as this release ships it. */
+  /** Table of scenarios and their tests, as shipped with this release. */
   readonly conformance: string
   /** Text of the checkpoints that the audit used, and the key that verified them. */
   readonly checkpoints?: { readonly text: string; readonly publicKeyPem: string } | undefined
@@ -33,7 +33,7 @@ export const EVIDENCE_MANIFEST = 'MANIFEST.sha256'
 export const EVIDENCE_SIGNATURE = 'MANIFEST.sha256.sig'
 
 export class EvidenceError extends SymphonyError {
-  /** Results of doctor and audit that caused the refusal. Undefined for a broken bundle. */
+  /** Results of doctor and audit that caused the refusal; undefined for a broken bundle. */
   readonly found: Pick<EvidenceParts, 'doctor' | 'audit'> | undefined
 
   constructor(
@@ -48,8 +48,8 @@ export class EvidenceError extends SymphonyError {
 }
 
 /**
- * Reads the conformance page of this release. Searches the parent folders, because compiled code lies deeper in the
- * package than its source.
+ * Reads the conformance page of this release. Searches upwards, because compiled code lies deeper in the package than
+ * its source.
  */
 export async function readConformance(): Promise<string> {
   for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
@@ -64,8 +64,8 @@ export async function readConformance(): Promise<string> {
 }
 
 /**
- * Writes a bundle. The same state of the database gives the same bytes: it contains no time of creation and everything
- * is sorted. Refuses if the schema or the ledger failed a check, so that every existing bundle has passed.
+ * Writes a bundle. The same state of the database gives the same bytes: the bundle contains no creation time, and
+ * everything is sorted. Refuses if the schema or the ledger failed a check, so that every existing bundle has passed.
  */
 export async function writeEvidence(
   folder: string,
@@ -137,7 +137,7 @@ const CATALOG_FILES = {
   'triggers.json': 'triggers',
 } as const
 
-/** Adds the SHA-256 of each definition, by which databases can be compared. */
+/** Adds the SHA-256 of each definition, by which people can compare databases. */
 function withHashes(functions: ReadonlyMap<string, object>): Map<string, object> {
   return new Map(
     [...functions].map(([name, definition]) => [name, { definition, sha256: sha256(stableJson(definition)) }]),
@@ -176,7 +176,7 @@ function requireSound({ doctor, audit }: EvidenceParts): void {
   )
 }
 
-/** Returns JSON with the same bytes for the same value: sorted keys, two spaces per level, one line end. */
+/** Returns JSON whose bytes depend only on the value: sorted keys, two spaces per level, a final line feed. */
 export function stableJson(value: unknown): string {
   return `${canonicalJson(value, 2)}\n`
 }

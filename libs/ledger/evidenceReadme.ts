@@ -1,4 +1,4 @@
-/** Files of a bundle. For each: the fact it proves, and the SQLSTATE with which the database refuses a violation. */
+/** Files of a bundle. For each, the fact that it proves and the SQLSTATE by which the database refuses a violation. */
 export const EVIDENCE_FILES: Readonly<Record<string, readonly [proves: string, restsOn: string]>> = Object.freeze({
   'blocks.ndjson': [
     'The head of every sealed block: what it covers, its root, its predecessor. Each hash can be recomputed from its line',

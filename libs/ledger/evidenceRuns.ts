@@ -9,9 +9,9 @@ import { isProven, readReconciliationProofs, type RowProof } from './proof.js'
 import { columnText } from './record.js'
 
 /**
- * Runs of reconciliation in an evidence bundle. `reconciliations.ndjson` has the events of runs and closings with the
- * proofs of their blocks, and the findings. `reconciliations.json` has the same facts for people; the check derives it
- * again.
+ * Runs of reconciliation in an evidence bundle. `reconciliations.ndjson` contains the findings, and the events of runs
+ * and closings with the proofs of their blocks. `reconciliations.json` shows the same facts to people; the check
+ * derives it again and compares.
  */
 export interface BundledRuns {
   readonly events: readonly BundledEvent[]
@@ -24,7 +24,7 @@ type Details = Readonly<Record<string, unknown>>
 
 interface BundledEvent {
   readonly row: LedgerRow
-  /** Block that covers the event; null while none does. */
+  /** Block that covers the event; null without one. */
   readonly block: string | null
   readonly proof: Pick<RowProof, 'entries' | 'nodes'>
 }
@@ -46,7 +46,6 @@ export async function readRuns(role: Queryable): Promise<BundledRuns> {
 const UNPROVEN: BundledEvent['proof'] = { entries: undefined, nodes: [] }
 const FINDINGS_PER_PAGE = 1_000
 
-/** Returns the content of `reconciliations.ndjson`. */
 export function writeRuns({ events, findings }: BundledRuns): string {
   return [...events.map(writeEvent), ...findings.map(writeFinding)].map((line) => `${line}\n`).join('')
 }
@@ -87,9 +86,9 @@ function parseLine(line: string): Details {
 }
 
 /**
- * Compares runs, findings and closings with the events that blocks seal. Returns the first difference as a sentence;
- * undefined if all agree.
- * @param roots root of each block, by its number
+ * Compares runs, findings and closings with their sealed events. Returns the first difference as a sentence; undefined
+ * if there is none.
+ * @param roots root of each block, by number
  */
 export function findRunProblem(
   { events, findings }: BundledRuns,
@@ -182,7 +181,7 @@ function groupByRun(findings: readonly Finding[]): Map<string, Finding[]> {
   return groups
 }
 
-/** Returns the digest of a run's findings: the SHA-256 of the SHA-256 of each, by id. */
+/** Returns the digest of a run's findings: the SHA-256 over the SHA-256 of each finding, by id. */
 function digestOf(findings: readonly Finding[]): string {
   const sorted = findings.toSorted((left, right) => (left.id < right.id ? -1 : 1))
   const hashes = sorted.map(({ record }) => hash('sha256', record)).join('')

@@ -21,14 +21,14 @@ export interface ExportManifest {
   readonly version: 1
   readonly blocks: number
   readonly rows: number
-  /** Rows that no block covered at the time of the export. */
+  /** Rows that no block covered at the export. */
   readonly openRows: number
-  /** Number of the next transaction at the time of the export. No row has this number or a higher one. */
+  /** Next transaction number at the export. Every row has a lower one. */
   readonly nextTransaction: string
   readonly files: Readonly<Record<string, string>>
 }
 
-/** Returns the text of the manifest. Its last member is the SHA-256 of all others. */
+/** Returns the text of the manifest. Its last member is the SHA-256 of the other members. */
 export function writeManifest(manifest: ExportManifest): string {
   const digest = createHash('sha256').update(JSON.stringify(manifest)).digest('hex')
   return `${JSON.stringify({ ...manifest, digest }, null, 2)}\n`
@@ -39,14 +39,14 @@ export const EXPORT_FILES = Object.freeze({ blocks: 'blocks.ndjson', rows: 'rows
 export const CHECKPOINTS_FILE = 'checkpoints.ndjson'
 
 export interface ExportOptions {
-  /** Text of a file of checkpoints, to be stored beside the rows. */
+  /** Text of a checkpoint file, to be stored beside the rows. */
   readonly checkpoints?: string
   readonly onProgress?: (done: number, total: number) => void
 }
 
 /**
  * Writes the whole ledger as text to a new folder, for verification without the database. The folder gets its final
- * name when it is complete. For a ledger in use, pass a source with one snapshot.
+ * name when complete. For a ledger in use, pass a source with one snapshot.
  */
 export async function exportLedger(
   source: LedgerSource,
@@ -96,11 +96,11 @@ export async function exportLedger(
   })
 }
 
-/** Builds a folder under a temporary name and renames it at the end, so that an existing folder is complete. */
+/** Builds a folder under a temporary name and renames it at the end, so that every non-empty folder is complete. */
 export async function intoNewFolder<T>(folder: string, build: (unfinished: string) => Promise<T>): Promise<T> {
   const unfinished = join(dirname(folder), `.${basename(folder)}.${randomUUID()}`)
   await mkdir(dirname(folder), { recursive: true })
-  // Reserves the name first, so that the caller learns at once that the folder exists. mkdir is atomic.
+  // Reserves the name first, so that the caller learns at once if the folder exists. mkdir is atomic.
   try {
     await mkdir(folder)
   } catch (error) {
@@ -113,7 +113,7 @@ export async function intoNewFolder<T>(folder: string, build: (unfinished: strin
     await mkdir(unfinished)
     const result = await build(unfinished)
     await syncFolder(unfinished)
-    // Replaces the empty folder. rename() fails if it is no longer empty.
+    // Replaces the empty folder. rename() fails if the folder is no longer empty.
     await rename(unfinished, folder)
     await syncFolder(dirname(folder))
     return result
@@ -156,7 +156,7 @@ class LineFile {
     if (this.#waitingLength >= CHUNK_LENGTH) await this.#flush()
   }
 
-  /** @returns the SHA-256 of what was written */
+  /** @returns the SHA-256 of the written bytes */
   async finish(): Promise<string> {
     await this.#flush()
     await this.#file.sync()

@@ -2,10 +2,7 @@ import { readHead, type Block } from './blocks.js'
 import { KINDS, type Format, type RowKind } from './formats.js'
 import { LedgerRow } from './LedgerRow.js'
 
-/**
- * Lines of an export. Readers accept a line only with the exact bytes that an export writes, so that every change is
- * noticed.
- */
+/** Lines of an export. Readers accept only the exact bytes that an export writes, so that every change is noticed. */
 export function writeRow({ kind, xid, record }: Pick<LedgerRow, 'kind' | 'xid' | 'record'>): string {
   return JSON.stringify({ kind, xid: String(xid), record: record.toString('base64') })
 }
@@ -31,7 +28,7 @@ export function readBlock(line: string): Block | undefined {
   return writeBlock(block) === line ? block : undefined
 }
 
-/** Block without its entries, which the root represents. */
+/** Block without its entries. Its root covers them. */
 export type Head = Omit<Block, 'entries'>
 
 export function writeHead({ no, head, hash }: Pick<Head, 'no' | 'head' | 'hash'>): string {

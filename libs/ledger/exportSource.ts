@@ -16,7 +16,7 @@ import { type Format, NEWEST_FORMAT } from './formats.js'
 import type { LedgerRow } from './LedgerRow.js'
 import type { LedgerSource } from './LedgerSource.js'
 
-/** Opened export. All its files match the manifest. */
+/** Opened export, whose files match the manifest. */
 export interface OpenedExport {
   readonly source: LedgerSource
   readonly manifest: ExportManifest
@@ -85,16 +85,16 @@ function parseManifest(text: string): ExportManifest | undefined {
     nextTransaction,
     files: Object.fromEntries(sums),
   }
-  // Compares all bytes of the manifest, so that no part of it can change unnoticed.
+  // Compares all bytes, so that every change of the manifest is noticed.
   return writeManifest(manifest) === text ? manifest : undefined
 }
 
 class ExportSource implements LedgerSource {
   readonly #folder: string
   readonly #manifest: ExportManifest
-  /** Lines of the sealed rows. Their order in the file is the order of the calls, so the file is read once. */
+  /** Lines of the sealed rows. The file has the order of the calls, so it is read only once. */
   #sealed: AsyncGenerator<Line, undefined> | undefined
-  /** First line after the last block that was read. */
+  /** Next line, which belongs to a later block than the last one read. */
   #next: Line | undefined
 
   constructor(folder: string, manifest: ExportManifest) {
@@ -126,7 +126,7 @@ class ExportSource implements LedgerSource {
   }
 
   /**
-   * Returns the sealed rows that no block covers, then the open rows. The verifier reports the former by their
+   * Returns the sealed rows that no block covers, then the open rows. The verifier reports sealed rows by their
    * positions.
    */
   async *openRows(): AsyncGenerator<readonly LedgerRow[]> {
@@ -173,7 +173,7 @@ async function hashOfFile(path: string): Promise<string> {
   return hash.digest('hex')
 }
 
-/** Reads lines that end with a line feed. node:readline also splits at U+2028, which JSON does not escape. */
+/** Reads lines that end with a line feed. node:readline also splits at U+2028, which JSON may contain unescaped. */
 async function* readLines(path: string): AsyncGenerator<string> {
   let rest = ''
   for await (const chunk of createReadStream(path, { encoding: 'utf8' })) {

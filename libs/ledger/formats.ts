@@ -1,7 +1,7 @@
 /**
- * Columns that the hashes of rows cover, by the format that a block names. The sealer
- * (schema/functions/outbox/seal.sql) has the list of the newest format; a test compares both with the catalog. A
- * changed list is a new format. Old lists stay, because their blocks are verified with them.
+ * Columns that the hashes of rows cover, by the format number in a block. A changed list is a new format. Old lists
+ * stay, to verify their blocks. The sealer (schema/functions/outbox/seal.sql) repeats the newest list; a test compares
+ * both lists with the catalog.
  */
 export type RowKind = 'identity' | 'attempt' | 'event'
 
@@ -81,8 +81,8 @@ export const FORMATS: ReadonlyMap<number, Format> = new Map([
 export const NEWEST_FORMAT: Format = [...FORMATS.values()].at(-1)!
 
 /**
- * Columns that are hashed in another form. The lease token is replaced by its hash, because its reader could complete
- * the item.
+ * Columns that are hashed in another form. A lease token is replaced by its hash, because anyone with the token could
+ * complete the item.
  */
 export const EXPRESSIONS: Readonly<Record<string, string>> = Object.freeze({
   state: 't.state::text',
@@ -90,9 +90,9 @@ export const EXPRESSIONS: Readonly<Record<string, string>> = Object.freeze({
 })
 
 /**
- * Columns of reconciliation that the digests of a run cover, in order. The event RECONCILED contains the digests, and
- * blocks seal the event. The database computes them with the same lists (schema/functions/reconciliation); a test
- * compares the lists with the catalog.
+ * Columns that the digests of a run cover, in order. The event RECONCILED contains the digests, and blocks seal the
+ * event. The database computes the digests with the same lists (schema/functions/reconciliation); a test compares the
+ * lists with the catalog.
  */
 export const DIGESTED = Object.freeze({
   reconciliation_entries: [

@@ -1,10 +1,10 @@
 /**
- * Verification of the ledger, against its own hashes and against the rail book. Auditors start with `openLedger`. It
- * reads as symphony_auditor and recomputes hashes in this process, because a superuser who changes a row could also
- * change the functions of the database.
+ * Verifies the ledger against its own hashes and against the rail book. Auditors start with `openLedger`, which reads
+ * as symphony_auditor. It recomputes hashes in this process, because a superuser who changes a row could also change
+ * the functions of the database.
  *
- * `LedgerSealer` seals a hash of each row in blocks; the heads of blocks are signed and stored outside the database.
- * After a crash of the sealer, the next run seals the remaining rows.
+ * `LedgerSealer` seals a hash of each row in blocks. Checkpoints sign the heads of blocks and are stored outside the
+ * database. After a crash of the sealer, the next run seals the remaining rows.
  */
 export type { AuditReport } from './auditor.js'
 export type { RailEffect } from './invariants.js'

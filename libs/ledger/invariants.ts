@@ -31,14 +31,14 @@ export function verdict(id: InvariantId, found: readonly string[]): InvariantVer
 
 const FOUND_SHOWN_MAX = 10
 
-/** Payment in the rail book, by our reference. */
+/** Payment in the rail book, by Symphony's reference. */
 export interface RailEffect {
   readonly reference: string
   /** Rail's own id of the payment. */
   readonly railReference: string
 }
 
-/** Terminal outcome of an item, which the rail book must confirm. */
+/** Terminal outcome of an item, to compare with the rail book. */
 export interface TerminalOutcome {
   readonly outboxId: string
   readonly state: 'DISPATCHED' | 'FAILED'
@@ -51,7 +51,7 @@ export class RailBookComparison {
   readonly #paid = new Map<string, string[]>()
   readonly unpaid: string[] = []
   readonly failedButPaid: string[] = []
-  /** Messages without a terminal outcome so far. No rail pays a message. */
+  /** Messages without a terminal outcome so far. They are not compared, because no rail pays a message. */
   readonly #messages = new Set<string>()
   effects = 0
 
@@ -76,7 +76,7 @@ export class RailBookComparison {
     if (this.#messages.delete(outboxId)) return
     const references = this.#paid.get(outboxId) ?? []
     if (state === 'DISPATCHED' && !references.includes(railReference ?? '')) this.unpaid.push(outboxId)
-    // Two people may decide FAILED for a payment that the rail made. A worker must never record FAILED for one.
+    // Two people may decide FAILED although the rail paid. A worker must never record FAILED then.
     if (state === 'FAILED' && references.length > 0 && !decidedByPeople) this.failedButPaid.push(outboxId)
   }
 }
@@ -85,7 +85,7 @@ export function bookVerdicts({ unpaid, paidTwice, failedButPaid }: RailBookCompa
   return [verdict('I3', unpaid), verdict('I4', paidTwice), verdict('I5', failedButPaid)]
 }
 
-/** Checks that no sequence number of a participant is missing. Keeps one entry per participant. */
+/** Finds participants with a missing sequence number. Keeps one entry per participant. */
 export class Sequences {
   readonly #taken = new Map<string, { count: bigint; last: bigint }>()
 
@@ -145,8 +145,8 @@ export class AttemptNumbers {
 }
 
 /**
- * Checks that only DISPATCHED payments were returned, and no more than was paid. A first pass over the rows finds the
- * returns, a second one the amounts of these payments, so that the memory grows with the returns only.
+ * Checks that only DISPATCHED payments were returned, and at most the paid amount. A first pass finds the returns, a
+ * second pass the amounts of their payments, so that memory grows only with the returns.
  */
 export class Returns {
   readonly #items = new Map<string, ReturnedItem>()
@@ -169,7 +169,7 @@ export class Returns {
     if (item !== undefined) item.paid = moneyIn(row.field('payload'))
   }
 
-  /** Returns the items that break the rule. The sum has no bound if the payload has no readable amount. */
+  /** Returns the violating items. A payload without a readable amount sets no bound. */
   violations(): string[] {
     return [...this.#items].filter(([, item]) => isOverReturned(item)).map(([outboxId]) => outboxId)
   }
@@ -178,7 +178,7 @@ export class Returns {
 interface ReturnedItem {
   returned: bigint
   readonly currency: string | null
-  /** Content of the DISPATCHED attempt; undefined without one. */
+  /** Money in the DISPATCHED attempt; undefined without one. */
   paid?: PayloadMoney
 }
 
@@ -186,13 +186,13 @@ function isOverReturned({ returned, currency, paid }: ReturnedItem): boolean {
   return paid === undefined || (paid.currency === currency && paid.amount !== undefined && paid.amount < returned)
 }
 
-/** Amount in units of 10^-40, so that sums of decimals are exact; undefined if it is unreadable. */
+/** Amount in units of 10^-40, so that sums are exact; undefined if unreadable. */
 interface PayloadMoney {
   readonly amount: bigint | undefined
   readonly currency: string | null
 }
 
-/** Reads amount and currency of a JSON object, as the SQL function payload_amount does. */
+/** Reads amount and currency of a JSON object, by the rules of the SQL function payload_amount. */
 function moneyIn(json: string | null): PayloadMoney {
   const { amount, currency } = objectIn(json)
   const parts = typeof amount === 'string' && amount.length <= 40 ? /^(0|[1-9]\d*)(?:\.(\d+))?$/.exec(amount) : null
@@ -201,7 +201,7 @@ function moneyIn(json: string | null): PayloadMoney {
   return { amount: value === 0n ? undefined : value, currency: typeof currency === 'string' ? currency : null }
 }
 
-/** Returns an empty object for text that is no JSON object. The hashes of the ledger report a changed row. */
+/** Returns the JSON object; an empty one for other text. The hashes of the ledger report a changed row. */
 function objectIn(json: string | null): { readonly amount?: unknown; readonly currency?: unknown } {
   try {
     const value: unknown = JSON.parse(json ?? 'null')

@@ -3,12 +3,12 @@ import { boundedInteger } from '../core/index.js'
 export interface LedgerSealerOptions {
   /**
    * Interval of sealing. A row is sealed at most twice this time after the last older writing transaction ended. A
-   * shorter interval leaves fewer unsealed rows, which can be changed without a trace. A longer one makes fewer and
-   * larger blocks.
+   * shorter interval leaves fewer unsealed rows, which can be changed without a trace. A longer interval makes fewer
+   * and larger blocks.
    * @default 1000
    */
   readonly intervalMs?: number
-  /** Maximum number of rows per block. A run seals further blocks until one has fewer rows. @default 10000 */
+  /** Maximum number of rows per block. A run seals blocks until one is not full. @default 10000 */
   readonly rowsMax?: number
 }
 
@@ -21,7 +21,7 @@ export function resolveLedgerSealerOptions(given: LedgerSealerOptions): Required
 
 export interface LedgerVerifierOptions {
   /**
-   * Rows per second that all workers of a database verify together. A higher rate finds a change earlier but takes more
+   * Rows per second that all workers of a database verify together. A higher rate finds a change earlier but needs more
    * CPU.
    * @default 2000
    */

@@ -5,12 +5,12 @@ import { readBlockNumbersOf, readBlockPage, readItemRows, readReconciliationEven
 import { KINDS, type RowKind } from './formats.js'
 import type { LedgerRow } from './LedgerRow.js'
 
-/** Path from a row to the root of its block. Each step contains the hash of the step before. */
+/** Path of hashes from a row to the root of its block. Each step contains the hash of the previous step. */
 export interface RowProof {
   readonly block: Omit<Block, 'entries'>
-  /** Up to four entries, one of which is the row's; undefined if the block has no entry of the row. */
+  /** Up to four entries, among them that of the row; undefined if the block has none. */
   readonly entries: Buffer | undefined
-  /** Up to four hashes per level, from bottom to top. The hash of the last node is the root. */
+  /** Up to four hashes per level, from bottom to top. The hash of the last level is the root. */
   readonly nodes: readonly Buffer[]
 }
 
@@ -20,21 +20,21 @@ export interface ProvenRow {
   readonly proof: RowProof | undefined
 }
 
-/** Row of an item. The identity has the number 0. */
+/** Row of an item, by kind and number. The identity has the number 0. */
 export interface ItemPosition {
   readonly kind: RowKind
   readonly number: bigint
 }
 
-/** Position, and the number of rows to read from there. */
+/** First row to read, and the number of rows. */
 export interface ProofRange {
   readonly from: ItemPosition
   readonly limit: number
 }
 
 /**
- * Reads rows of one item with the proofs of their blocks, for a browser that recomputes the hashes. The order is
- * identity, attempts, events, each by number. Reads as symphony_auditor.
+ * Reads rows of one item with their proofs, for a browser that recomputes the hashes. The order is identity, attempts,
+ * events, each by number. Reads as symphony_auditor.
  */
 export async function readItemProof(
   role: Queryable,
@@ -49,7 +49,7 @@ export async function readItemProof(
   return proveRows(role, rows)
 }
 
-/** Reads the events of reconciliation with the proofs of their blocks, in the order of blocks, as symphony_auditor. */
+/** Reads the events of reconciliation with their proofs, in the order of blocks, as symphony_auditor. */
 export async function* readReconciliationProofs(role: Queryable): AsyncGenerator<ProvenRow> {
   for (let after: LedgerRow | null = null; ;) {
     const rows: readonly LedgerRow[] = await readReconciliationEvents(role, after, EVENTS_PER_PAGE)
@@ -61,7 +61,7 @@ export async function* readReconciliationProofs(role: Queryable): AsyncGenerator
 
 const EVENTS_PER_PAGE = 500
 
-/** Returns whether a proof leads from a row to the root of its block. */
+/** Returns whether the proof leads from the row to this root. */
 export function isProven(
   row: LedgerRow,
   { entries, nodes }: Pick<RowProof, 'entries' | 'nodes'>,
@@ -78,7 +78,7 @@ export function isProven(
   return top === root
 }
 
-/** Returns whether a group consists of parts of this length, one of which is the given one. */
+/** Returns whether one of the equally long parts of a group is the given part. */
 function hasPart(group: Buffer, part: Buffer): boolean {
   for (let at = 0; at < group.length; at += part.length) {
     if (group.subarray(at, at + part.length).equals(part)) return true
@@ -112,7 +112,7 @@ function proofOf(row: LedgerRow, { entries, ...block }: Block, levels: readonly 
   return { block, entries: leaf, nodes }
 }
 
-/** Returns a copy of a group of four. A view would keep the whole block in memory. */
+/** Returns a copy of a group of four children. A view would keep the whole block in memory. */
 function groupOf(level: Buffer, group: number, width: number): Buffer {
   return Buffer.from(level.subarray(group * CHILDREN * width, (group + 1) * CHILDREN * width))
 }

@@ -1,5 +1,5 @@
 /**
- * Returns a column of a record as text; null also if the record has no such column.
+ * Returns a column of a record as text; null if it is null or missing.
  *
  * The record has PostgreSQL's binary form (`record_send`): the number of columns, then per column its type, its length
  * (-1 for null) and its bytes. The hashes of the ledger cover this form, which is the same in every supported version.
@@ -16,12 +16,12 @@ export function columnText(record: Buffer, column: number): string | null {
   return length < 0 ? null : textOf(record.readInt32BE(at), record.subarray(start, start + length))
 }
 
-/** Offset of the first column's bytes. The first column of each ledger row is its id. */
+/** Offset of the first column's bytes. The first column of a ledger row is its id. */
 export const FIRST_COLUMN_AT = 12
-/** Size of type and length. */
+/** Size of a column's type and length. */
 const COLUMN_HEAD = 8
 
-/** Formats a value. Times are microseconds since 1970. Bytes, and values with a wrong length, are hexadecimal. */
+/** Formats a value. Times are microseconds since 1970. Bytes, and values of unexpected length, are hexadecimal. */
 function textOf(type: number, bytes: Buffer): string {
   if (bytes.length !== (LENGTHS.get(type) ?? bytes.length)) return bytes.toString('hex')
   switch (type) {
@@ -46,7 +46,7 @@ function textOf(type: number, bytes: Buffer): string {
   }
 }
 
-/** Lengths of types with a fixed length. */
+/** Lengths of the fixed-length types. */
 const LENGTHS: ReadonlyMap<number, number> = new Map([
   [16, 1],
   [21, 2],

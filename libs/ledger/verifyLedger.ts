@@ -6,7 +6,7 @@ import type { LedgerRow } from './LedgerRow.js'
 import type { LedgerSource } from './LedgerSource.js'
 
 export interface VerifyOptions {
-  /** Checkpoints whose signatures were verified. */
+  /** Checkpoints with verified signatures. */
   readonly checkpoints?: readonly Checkpoint[]
   /** Trusted block. Only later rows and blocks are verified. */
   readonly after?: Block | undefined
@@ -22,10 +22,10 @@ export interface LedgerReport {
   readonly blocks: number
   /** Head of the last block; undefined if there is none. */
   readonly head: BlockHead | undefined
-  /** Open window: rows that no block covers yet. A change of them leaves no trace. */
+  /** Open window: rows that no block covers yet. Changing them leaves no trace. */
   readonly openRows: number
   readonly checkpoints: number
-  /** Blocks that no checkpoint covers yet. A superuser could rewrite them. */
+  /** Blocks after the last checkpoint. A superuser could rewrite them unnoticed. */
   readonly openBlocks: number
   /** First hundred breaks. */
   readonly breaks: readonly LedgerBreak[]
@@ -43,7 +43,7 @@ class Verification {
   readonly #options: VerifyOptions
   readonly #tally = new BreakTally()
   readonly #counts: Record<RowKind, number> = { identity: 0, attempt: 0, event: 0 }
-  /** Checkpoints by block, without those already compared. */
+  /** Checkpoints by block that were not compared yet. */
   readonly #awaited: Map<string, Checkpoint[]>
   #blocks = 0
   #blocksSinceCheckpoint = 0
@@ -96,7 +96,7 @@ class Verification {
     return previous
   }
 
-  /** @param complete true if the block before is known, so that every row without an entry is a break */
+  /** @param complete true if the previous block is known, so that every row without an entry is a break */
   async #verifyRows(block: Block, after: Position | null, complete: boolean): Promise<void> {
     const format = FORMATS.get(block.format)
     if (format === undefined) {
@@ -120,7 +120,7 @@ class Verification {
   async #verifyOpenRows(after: Position | null): Promise<number> {
     let count = 0
     for await (const rows of this.#source.openRows(after)) {
-      // Read after the rows: the transaction of each genuine row has begun by then.
+      // Reads the number after the rows. By then the transaction of every genuine row has begun.
       const nextXid = await this.#source.nextXid()
       for (const row of rows) {
         this.#seeRow(row)
@@ -133,7 +133,7 @@ class Verification {
     return count
   }
 
-  /** Compares reconciliation with its events, unless only the blocks after a trusted one are verified. */
+  /** Compares reconciliation with its events, unless verification starts at a trusted block. */
   async #verifyReconciliations(): Promise<void> {
     if (this.#options.after !== undefined) return
     for (const { table, subject, why } of (await this.#source.reconciliationBreaks?.()) ?? []) {
@@ -161,7 +161,7 @@ class Verification {
 
   #missCheckpoints(head: Block | undefined): void {
     for (const checkpoint of [...this.#awaited.values()].flat()) {
-      // Earlier checkpoints were compared when the trusted block was signed.
+      // Earlier checkpoints were compared before the trusted block was signed.
       if (BigInt(checkpoint.block) < (this.#options.after?.no ?? 0n)) continue
       this.#addCheckpoint(
         checkpoint,
@@ -184,7 +184,7 @@ class Verification {
 class BlockContents {
   readonly #block: Block
   #entries: Buffer
-  /** Rows that differ from the entry at their position, to name them in a break. Nearly always empty. */
+  /** Rows that differ from the entry at their position, to name them in a break. */
   readonly #names = new Map<number, Pick<LedgerBreak, 'subject' | 'position'>>()
   count = 0
 
@@ -202,7 +202,7 @@ class BlockContents {
     this.count += 1
   }
 
-  /** True if all entries have the same bytes, as nearly always. */
+  /** Whether all entries are equal byte by byte. */
   get isSame(): boolean {
     return this.#found.equals(this.#block.entries)
   }
@@ -238,7 +238,7 @@ class BlockContents {
   }
 }
 
-/** Compares byte by byte, which is faster than a native call for so few bytes. */
+/** Compares byte by byte, which is faster than a native call for a few bytes. */
 function isSameEntry(left: Buffer, right: Buffer, at: number): boolean {
   for (let index = at; index < at + ENTRY.bytes; index += 1) if (left[index] !== right[index]) return false
   return true

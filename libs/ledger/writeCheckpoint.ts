@@ -9,7 +9,7 @@ import type { LedgerSource } from './LedgerSource.js'
 import { verifyLedger, type VerifyOptions } from './verifyLedger.js'
 
 export interface CheckpointReport {
-  /** Signed block; undefined if there was no new one. */
+  /** Signed block; undefined if no block is new. */
   readonly signed: { readonly block: string; readonly blockHash: string } | undefined
   readonly blocksVerified: number
   readonly openRows: number
@@ -18,8 +18,8 @@ export interface CheckpointReport {
 }
 
 /**
- * Verifies the blocks after the last checkpoint and signs the newest. Refuses a ledger that fails verification or
- * contradicts the last checkpoint, because the signed block is missing (restored, truncated) or replaced.
+ * Verifies the blocks after the last checkpoint and signs the newest block. Refuses a ledger that fails verification,
+ * or whose signed block is missing (restored, truncated) or replaced.
  */
 export async function writeCheckpoint(
   source: LedgerSource,
@@ -44,9 +44,7 @@ export async function writeCheckpoint(
   })
 }
 
-/**
- * Returns the lines of the file, or none if it does not exist. Refuses an incomplete last line instead of repairing it.
- */
+/** Returns the lines of the file; none if it does not exist. Refuses an incomplete last line. */
 export async function readCheckpointLines(file: string): Promise<string[]> {
   let text: string
   try {
@@ -75,7 +73,7 @@ export async function requiredCheckpointLines(file: string): Promise<string[]> {
   })
 }
 
-/** Returns the block of the last checkpoint. Throws if it is not the signed one. */
+/** Returns the block of the last checkpoint. Throws if that block is not the signed one. */
 async function requireSigned(source: LedgerSource, { block, blockHash: signedHash }: Checkpoint): Promise<Block> {
   for await (const found of source.blocks(BigInt(block) - 1n)) {
     if (found.no !== BigInt(block)) break

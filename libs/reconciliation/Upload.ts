@@ -4,8 +4,8 @@ import { discardReconciliationUpload, stageReconciliationEntries, type StagedCol
 import type { StatementEntry } from './statements/types.js'
 
 /**
- * Entries of one statement on their way to the database. While the server stores a batch, the caller reads the next
- * one.
+ * Sends the entries of one statement to the database in batches. The caller reads the next batch while the server
+ * stores one.
  */
 export class Upload {
   readonly #role: Queryable
@@ -44,7 +44,7 @@ export class Upload {
     }
   }
 
-  /** Stores the remaining entries. Returns the id of the upload, also for a statement without entries. */
+  /** Stores the remaining entries. Returns the id of the upload, even for a statement without entries. */
   async end(): Promise<string> {
     await this.#staging
     if (this.#id === null || this.#columns.positions.length > 0) await this.#stage()
@@ -52,7 +52,7 @@ export class Upload {
     return this.#id ?? ''
   }
 
-  /** Deletes the stored entries. After a failure lease repair deletes them a day later. */
+  /** Deletes the stored entries. If that fails, lease repair deletes them a day later. */
   async discard(): Promise<void> {
     try {
       await this.#staging.catch(() => {})
@@ -63,15 +63,15 @@ export class Upload {
   }
 
   async #stage(): Promise<void> {
-    // The first call creates the id that the next one names.
+    // The first call creates the id that later calls pass.
     await this.#staging
     const columns = this.#columns
     this.#columns = emptyColumns()
     this.#staging = this.#send(columns)
-    // The next await throws the error. This only prevents an unhandled rejection.
+    // The next await throws the error. This handler only prevents an unhandled rejection.
     this.#staging.catch(() => {})
-    // The pool sends the batch in the next turn of the event loop. Without this turn the caller would read the next
-    // batch first, and the server would wait.
+    // Lets the pool send the batch, which it does in the next turn of the event loop. Otherwise the caller would read
+    // the next batch while the server waits.
     await setImmediate()
   }
 
@@ -80,12 +80,12 @@ export class Upload {
   }
 }
 
-/** Number of entries per call. With 5,000 the process needs 70 MiB more. */
+/** Number of entries per call. With 5,000, the process needed 70 MiB more. */
 const BATCH = 2_000
 
 /**
- * Returns the kind of a booked debit or reversal. Other entries are no payouts: a credit is money for us, and a pending
- * entry can still disappear.
+ * Returns the kind of a booked debit or reversal; undefined for other entries. A credit is incoming money, and a
+ * pending entry can still disappear.
  */
 function kindOf({ status, direction, reversal }: StatementEntry): StagedColumns['kinds'][number] | undefined {
   if (status !== 'booked') return undefined

@@ -12,7 +12,7 @@ import type { ReconcileTools } from './options.js'
 import { readPaymentsById, readPaymentsOf, type DispatchedPayment } from './reads/findings.js'
 import { normalizeAccount } from './statements/values.js'
 
-/** Adds facts about payments that only this process can read: decrypted amounts, and the accounts that pay. */
+/** Adds facts that SQL cannot read to the payments of an upload: decrypted amounts and paying accounts. */
 
 const PAGE = 500
 
@@ -37,8 +37,8 @@ export async function annotateAmounts(
 }
 
 /**
- * Returns the amount, or null for one that no key can read any more. Returns no annotation for an unreadable amount that
- * is no such case: then SQL refuses the run.
+ * Returns the amount; null if its key was destroyed. Returns no annotation for other unreadable amounts, so that SQL
+ * refuses the run.
  */
 async function annotationOf(
   payment: DispatchedPayment,
@@ -69,7 +69,10 @@ function amountsEncrypted(railType: string): SymphonyError {
   )
 }
 
-/** Excludes payments of other accounts from "recorded, not paid", if the rail can tell which account pays. */
+/**
+ * Excludes payments of other accounts from the finding `recorded_not_paid`, if the rail declares the paying account
+ * (`accountOf`).
+ */
 export async function annotateCoverage(
   role: Queryable,
   staged: FinishedUpload,
@@ -101,7 +104,7 @@ export async function annotateCoverage(
   }
 }
 
-/** Returns a function that decrypts the fields of the rail, and amount and currency in any case. */
+/** Returns a function that decrypts the fields of the rail, and always amount and currency. */
 function decrypterOf(role: Queryable, { rail, vault }: ReconcileTools): DecryptPayload {
   return vault.decrypter(role, { fields: mergeFieldRules(rail?.fields ?? [], MONEY_FIELDS), subject: undefined })
 }

@@ -2,7 +2,7 @@ import { REASON_LENGTH_MAX, requiredText, requiredUuid } from '../core/index.js'
 import { call, onlyRow, type Queryable } from '../db/index.js'
 import type { FindingEntry, FindingKind, FindingPayment, FindingSeverity, ReconciliationCounts } from './types.js'
 
-/** Wraps the SQL functions of reconciliation, one wrapper per function, under the same name. As symphony_control. */
+/** Wrappers of the SQL functions of reconciliation, with the same names. For symphony_control. */
 
 /** Entries of a statement by column. */
 export interface StagedColumns {
@@ -20,7 +20,7 @@ export interface StagedColumns {
   readonly positions: number[]
 }
 
-/** Stores entries of a statement. Returns the id of the upload, which the next call names. */
+/** Stores entries of a statement. Returns the id of the upload, which the next call passes. */
 export async function stageReconciliationEntries(
   role: Queryable,
   uploadId: string | null,
@@ -47,7 +47,7 @@ export async function discardReconciliationUpload(role: Queryable, uploadId: str
   await call(role, 'discard_reconciliation_upload', [uploadId])
 }
 
-/** Returns the ids of payments of an upload whose amount or currency SQL cannot read, in their order. */
+/** Returns the ids of payments in an upload whose amount or currency SQL cannot read, in order of id. */
 export async function unreadableReconciliationPayments(
   role: Queryable,
   uploadId: string,
@@ -60,7 +60,7 @@ export async function unreadableReconciliationPayments(
   return rows.map(({ outbox_id: outboxId }) => outboxId)
 }
 
-/** Times between which a payment must have been dispatched to be in a statement. */
+/** Time of dispatch of the payments that must be in a statement. */
 export interface ReconciliationWindow {
   readonly from: Date
   readonly to: Date
@@ -123,7 +123,7 @@ export interface FinishedReconciliation {
   readonly counts: ReconciliationCounts
   readonly otherRails: number
   readonly unknownSums: Readonly<Record<string, string>>
-  /** First findings of a dry run; null if the run was recorded. */
+  /** First findings of a dry run; null for a recorded run. */
   readonly findings:
     | readonly (FindingDetail & {
         readonly kind: FindingKind
@@ -157,7 +157,7 @@ interface FinishedRow {
   readonly findings: FinishedReconciliation['findings']
 }
 
-/** Compares the entries of an upload with the ledger of a rail. The same file again returns the first run. */
+/** Compares the entries of an upload with the ledger of a rail. For a repeated file, returns the first run. */
 export async function finishReconciliation(role: Queryable, upload: FinishedUpload): Promise<FinishedReconciliation> {
   const rows = await call<FinishedRow>(role, 'finish_reconciliation', [
     upload.uploadId,

@@ -1,12 +1,12 @@
 /**
  * Reconciliation: compares statements of a bank with the ledger of a rail.
  *
- * `reconcile` reads a statement (`readStatement`), stages its booked debits and reversals in batches, adds what SQL
- * cannot read (decrypted amounts, accounts), and calls `finish_reconciliation`. That function compares in one
+ * `reconcile` reads a statement (`readStatement`) and stages its booked debits and reversals in batches. It adds facts
+ * that SQL cannot read (decrypted amounts, accounts) and calls `finish_reconciliation`. That function compares in one
  * transaction and records run, entries, findings, returns and proposals.
  *
- * A crash before that call leaves staged entries, which lease repair deletes after a day. The same file again continues
- * nothing: it is read again, and a run that was recorded is returned.
+ * A crash before that call leaves staged entries, which lease repair deletes after a day. A repeated file is read again
+ * from the start; if its run was recorded, that run is returned.
  */
 export { closeReconciliationFinding } from './db.js'
 export { parseStatementColumns, RECONCILE_TIMEOUT_MS } from './options.js'

@@ -9,40 +9,40 @@ import {
 } from './statements/types.js'
 
 export interface ReconcileOptions extends Omit<ReadStatementOptions, 'format'> {
-  /** Type of the rail whose payments the statement shows. */
+  /** Type of the rail whose payments are on the statement. */
   readonly rail: string
   /** Bytes of the statement, such as a file stream. @default the list of the rail's `listPayments` */
   readonly statement?: AsyncIterable<Uint8Array>
   /** Format of the statement. Required with a statement. */
   readonly format?: StatementFormat
-  /** Start of the period. @default that of the statement */
+  /** Start of the period. @default the start in the statement */
   readonly from?: Date
-  /** End of the period, exclusive. @default that of the statement */
+  /** End of the period, exclusive. @default the end in the statement */
   readonly to?: Date
-  /** Days until a statement must show a dispatched payment. @default the rail's, or 1 */
+  /** Days within which a dispatched payment must be on a statement. @default the rail's, or 1 */
   readonly settlementDays?: number
-  /** Whether to keep debits without a reference of ours, which may name other people. @default false: count and sum */
+  /** Whether to store debits without an outbox id, which may name other people. @default false: only count and sum */
   readonly keepUnknown?: boolean
   /** Whether to compare without recording anything. @default false */
   readonly dryRun?: boolean
-  /** Stops the run. Nothing is recorded. */
+  /** Stops the run before anything is recorded. */
   readonly signal?: AbortSignal
 }
 
-/** Facts and keys of the process that reconciles. */
+/** Rail and keys of the process that reconciles. */
 export interface ReconcileTools {
-  /** The rail, if this process has loaded it. */
+  /** Rail, if this process has loaded it. */
   readonly rail?: Partial<Pick<LoadedRail, 'listPayments' | 'accountOf' | 'settlementDays' | 'fields'>> | undefined
-  /** Decrypts payloads. Without the master keys it returns `FIELD_KEY_MISSING`. */
+  /** Decrypts payloads. Without the master keys, returns `FIELD_KEY_MISSING`. */
   readonly vault: { decrypter(role: Queryable, rail: Pick<LoadedRail, 'fields' | 'subject'>): DecryptPayload }
 }
 
-/** Options after all checks. */
+/** Validated options. */
 export interface ReconciliationPlan {
   readonly railType: string
   readonly format: StatementFormat | 'rail'
   readonly statement: AsyncIterable<Uint8Array>
-  /** Text that is hashed before the statement. */
+  /** Text that is hashed with the statement. */
   readonly salt: string
   readonly reading: ReadStatementOptions
   readonly from: Date | undefined
@@ -81,8 +81,8 @@ export function planReconciliation(options: ReconcileOptions, { rail }: Reconcil
 }
 
 /**
- * Returns the payments that the rail lists as NDJSON, so that one reader checks all entries. The salt tells apart two
- * periods without payments.
+ * Returns the payments that the rail lists, as NDJSON, so that one reader checks all entries. The salt distinguishes
+ * two periods without payments.
  */
 function listedStatement(
   railType: string,
@@ -122,7 +122,7 @@ function isAsyncIterable(value: unknown): boolean {
   return typeof value === 'object' && value !== null && Symbol.asyncIterator in value
 }
 
-/** Timeout of the comparison and of its lock. A statement with millions of entries takes minutes. */
+/** Timeout of the comparison and of its lock, because a statement with millions of entries takes minutes. */
 export const RECONCILE_TIMEOUT_MS = 3_600_000
 
 const DAYS = Object.freeze({ min: 0, max: 60 })

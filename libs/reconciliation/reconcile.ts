@@ -11,9 +11,9 @@ import type { Finding, Reconciliation } from './types.js'
 import { Upload } from './Upload.js'
 
 /**
- * Compares a statement with the ledger of a rail: reads and stages its entries, adds what only this process can read,
- * and lets the database compare. The same file with the same options again returns the earlier run. A failed run records nothing. `role` is
- * symphony_control, or a person in it.
+ * Compares a statement with the ledger of a rail. Reads and stages the entries, adds facts that SQL cannot read, and
+ * lets the database compare. The same file with the same options returns the earlier run. A failed run records nothing.
+ * `role` is symphony_control, or a person in that role.
  */
 export async function reconcile(
   role: Queryable,
@@ -55,7 +55,7 @@ export async function reconcile(
   }
 }
 
-/** Maximum number of findings in a result. A dry run returns as many. */
+/** Maximum number of findings in a result, also of a dry run. */
 const FINDINGS_MAX = 100
 
 interface StagedStatement {
@@ -72,19 +72,19 @@ async function stageStatement(
   for (;;) {
     const step = await batches.next()
     if (step.done === true) return { summary: step.value, fileSha256: hash.digest() }
-    // An error goes through the reader, which closes the source.
+    // Throws into the reader, which then closes the source.
     await upload.add(step.value).catch((error: unknown) => batches.throw(error))
   }
 }
 
-/** Hashes the options that decide what the reader finds in a file. The accounts are known apart. */
+/** Hashes the options that determine the entries that the reader finds. Accounts are compared separately. */
 function hashReading({ format, columns, decimal = '.', dateFormat, referencePattern }: ReadStatementOptions): Buffer {
   const named = Object.entries(columns ?? {}).toSorted(([one], [other]) => (one < other ? -1 : 1))
   const options = [format, named, decimal, dateFormat ?? 'YYYY-MM-DD', String(referencePattern ?? '')]
   return createHash('sha256').update(JSON.stringify(options)).digest()
 }
 
-/** Hashes the bytes on their way to the reader, which reads them to the end. */
+/** Hashes the bytes while the reader reads them to the end. */
 async function* hashed(
   statement: AsyncIterable<Uint8Array>,
   hash: Hash,

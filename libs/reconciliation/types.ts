@@ -1,6 +1,6 @@
 import type { StatementEntry, StatementFormat } from './statements/types.js'
 
-/** Kinds of findings, as SQL and metrics name them. */
+/** Kinds of findings, with the names of SQL and metrics. */
 export const FINDING_KINDS = [
   'paid_twice',
   'paid_not_recorded',
@@ -15,7 +15,7 @@ export type FindingKind = (typeof FINDING_KINDS)[number]
 export const FINDING_SEVERITIES = ['critical', 'warning', 'info'] as const
 export type FindingSeverity = (typeof FINDING_SEVERITIES)[number]
 
-/** Payments or entries per result. `reversed` and `unknownEntry` count entries, the others payments. */
+/** Number of payments or entries per result. `reversed` and `unknownEntry` count entries, the others payments. */
 export interface ReconciliationCounts {
   readonly matched: number
   readonly paidTwice: number
@@ -30,7 +30,7 @@ export interface ReconciliationCounts {
 export interface ReconciliationRun {
   readonly runId: string
   readonly railType: string
-  /** `rail` if the rail listed its payments itself. */
+  /** Format; `rail` if the rail listed its payments itself. */
   readonly format: StatementFormat | 'rail'
   /** SHA-256 of the file, in hexadecimal digits. */
   readonly fileSha256: string
@@ -53,10 +53,10 @@ export interface ReconciliationRun {
   readonly createdAt: string
 }
 
-/** Payment of a finding, as the ledger had it at the time of the run. */
+/** Payment of a finding, with its state in the ledger at the time of the run. */
 export interface FindingPayment {
   readonly state: 'DISPATCHED' | 'FAILED' | 'HELD' | 'PENDING'
-  /** Null if it is encrypted. */
+  /** Null if the amount is encrypted. */
   readonly amount: string | null
   readonly currency: string | null
   readonly instructionId: string
@@ -66,13 +66,13 @@ export interface FindingPayment {
   readonly completedAt: string | null
 }
 
-/** Entry of a finding, as the statement had it. */
+/** Entry of a finding, with the texts of the statement. */
 export type FindingEntry = Pick<
   StatementEntry,
   'account' | 'bankReference' | 'reference' | 'amount' | 'currency' | 'bookedOn' | 'valuedOn'
 > & { readonly kind: 'payout' | 'reversal' | 'debit_reversal' }
 
-/** Difference between a statement and the ledger, with both sides. */
+/** Difference between a statement and the ledger. */
 export interface Finding {
   /** Id of the finding; null in a dry run. */
   readonly findingId: string | null
@@ -83,11 +83,11 @@ export interface Finding {
   readonly outboxId: string | null
   readonly payment: FindingPayment | null
   readonly entries: readonly FindingEntry[]
-  /** Proposal to record the payment as DISPATCHED, if the payment was held. */
+  /** Proposal to record a held payment as DISPATCHED. */
   readonly proposalId: string | null
-  /** Event of the return that was recorded from a reversal. */
+  /** Event of the return that the run recorded. */
   readonly returnEventId: string | null
-  /** Reason for which no return or proposal was recorded. */
+  /** Reason why no return or proposal was recorded. */
   readonly note: string | null
   readonly createdAt: string | null
   readonly closed: { readonly by: string; readonly reason: string; readonly at: string } | null
@@ -97,9 +97,9 @@ export interface Finding {
 export interface Reconciliation extends Omit<ReconciliationRun, 'runId' | 'openFindings' | 'actor' | 'createdAt'> {
   /** Id of the run; null in a dry run of a file that was not reconciled before. */
   readonly runId: string | null
-  /** True if the same file had been reconciled before. Then this is the earlier run. */
+  /** True if the same file was reconciled before; this is then the earlier run. */
   readonly repeated: boolean
   readonly dryRun: boolean
-  /** At most 100 findings of this run, most severe first. A finding that an earlier run reported is not repeated. */
+  /** At most 100 findings of this run, most severe first, without findings of earlier runs. */
   readonly findings: readonly Finding[]
 }

@@ -1,23 +1,25 @@
 import { isoMicros, qualify, type Queryable } from '../../db/index.js'
 
-/** Entry of a statement that names a payment, without the texts of the bank. */
+/** Entry of a statement that names a payment, without texts of the bank. */
 export interface PaymentEntry {
-  /** First run that saw the entry. */
+  /** First run that contained the entry. */
   readonly runId: string
-  /** Time of that run. */
+  /** Time of the run. */
   readonly seenAt: string
-  /** `payout`: the bank paid. `reversal`: it sent the money back. `debit_reversal`: a debit marked as a reversal. */
+  /**
+   * `payout`: the bank paid. `reversal`: the bank returned the money. `debit_reversal`: a debit marked as a reversal.
+   */
   readonly kind: 'payout' | 'reversal' | 'debit_reversal'
-  /** Null if the statement has none, or if the rail's field classes hide amounts. */
+  /** Null if the statement has no amount, or if the rail's field classes hide it. */
   readonly amount: string | null
   readonly currency: string | null
-  /** `YYYY-MM-DD`, as the valuedOn date. */
+  /** `YYYY-MM-DD`, like `valuedOn`. */
   readonly bookedOn: string | null
   readonly valuedOn: string | null
   readonly returnCode: string | null
 }
 
-/** Returns the bank entries of an item, in the order in which runs saw them, at most 100. */
+/** Returns the first 100 bank entries of an item, in the order of their runs. */
 export async function readPaymentEntries(role: Queryable, outboxId: string): Promise<PaymentEntry[]> {
   const { rows } = await role.query<PaymentEntry>(
     `SELECT e.run_id AS "runId", ${isoMicros('r.created_at')} AS "seenAt", e.kind,

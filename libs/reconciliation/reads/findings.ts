@@ -10,11 +10,14 @@ import {
   type ReconciliationRun,
 } from '../types.js'
 
-/** Reads runs, findings and bank entries. As symphony_control or symphony_auditor, `limited` also as symphony_readonly. */
+/**
+ * Reads runs, findings and bank entries, as symphony_control or symphony_auditor. `limited` also works as
+ * symphony_readonly.
+ */
 
 export interface RunSearch {
   readonly railType?: string
-  /** Only runs before this one: the `next` of an earlier page. */
+  /** Run of the `next` of an earlier page. Only earlier runs are returned. */
   readonly before?: string
   /** Maximum number, up to 1000. @default 100 */
   readonly limit?: number
@@ -28,7 +31,7 @@ export interface FindingSearch extends RunSearch {
   readonly outboxId?: string
 }
 
-/** `limited` omits what symphony_readonly may not read: accounts, references and the detail of a finding. */
+/** `limited` omits accounts, references and the stored detail, which symphony_readonly may not read. */
 export type BankDetail = 'full' | 'limited'
 
 export interface Page<Item> {
@@ -58,7 +61,6 @@ export async function readReconciliationRuns(
   return { items, next: items.length === limit ? (items.at(-1)?.runId ?? null) : null }
 }
 
-/** Returns a run, or undefined if there is none with this id. */
 export async function readReconciliationRun(role: Queryable, runId: string): Promise<ReconciliationRun | undefined> {
   const { rows } = await role.query<RunRow>(
     `SELECT ${RUN_COLUMNS}, ${openFindings(role)} FROM ${qualify(role, 'reconciliation_runs')} r WHERE r.run_id = $1`,
@@ -127,8 +129,8 @@ export async function readFindings(
 }
 
 /**
- * Returns a detail without the payment, and with the entries that are known now. Hides the amounts that the rail's field
- * classes withhold.
+ * Returns SQL for a detail without the payment, with the entries of its item stored now. Hides amounts by the rail's
+ * field classes.
  */
 function limitedDetail(role: Queryable): string {
   return `json_build_object('payment', NULL, 'entries', ARRAY(
@@ -141,7 +143,7 @@ function limitedDetail(role: Queryable): string {
       ORDER BY e.booked_on, e.position)) AS detail`
 }
 
-/** Returns a condition on the field classes `k` of the rail. */
+/** Returns SQL for the condition that the field classes `k` of the rail do not hide a field. */
 function shown(field: string): string {
   return `NOT COALESCE(ARRAY[k.fields ->> '/${field}', k.fields ->> '/*'] && '{masked,forbidden,encrypted}', false)`
 }
@@ -152,7 +154,7 @@ function toFinding({ detail, closedBy, closedAt, reason, ...finding }: FindingRo
   return { ...finding, ...partsOfDetail(detail), closed }
 }
 
-/** Returns the detail with null for absent parts. */
+/** Returns the parts of a detail, null for absent ones. */
 export function partsOfDetail({ payment, entries, proposalId, returnEventId, note }: FindingDetail) {
   return {
     payment,
@@ -163,10 +165,10 @@ export function partsOfDetail({ payment, entries, proposalId, returnEventId, not
   }
 }
 
-/** Place in the list of findings by severity. */
+/** Position in the list of findings by severity. */
 export interface FindingPlace {
   readonly severity: FindingSeverity
-  /** Only findings before this one. */
+  /** Only findings older than this one. */
   readonly before?: string
 }
 
@@ -217,7 +219,7 @@ function oneOf(argument: string, value: string, known: readonly string[]): strin
   throw new InvalidArgumentError(argument, `expected one of ${known.join(', ')}`)
 }
 
-/** DISPATCHED payment with its payload as it was enqueued. */
+/** DISPATCHED payment with the enqueued payload. */
 export interface DispatchedPayment {
   readonly attemptId: string
   readonly outboxId: string
@@ -238,7 +240,9 @@ export async function readPaymentsById(role: Queryable, outboxIds: readonly stri
   return rows
 }
 
-/** Returns payments that were dispatched in this time, by attempt. `after` is the last attempt of the page before. */
+/**
+ * Returns payments that were dispatched in the window, by attempt. `after` is the last attempt of the previous page.
+ */
 export async function readPaymentsOf(
   role: Queryable,
   railType: string,
@@ -246,7 +250,7 @@ export async function readPaymentsOf(
   after: string | null,
   limit: number,
 ): Promise<DispatchedPayment[]> {
-  // Ids of attempts are UUIDs of version 7. The hour allows for a clock that was set back.
+  // Attempt ids are UUIDs of version 7, so they limit the scan. The extra hour covers a clock that was set back.
   const { rows } = await role.query<DispatchedPayment>(
     `SELECT ${PAYMENT_COLUMNS} FROM ${qualify(role, 'payment_outbox_attempts')} a
      WHERE a.attempt_id >= ${minUuidV7At(`$2::timestamptz - interval '1 hour'`)}

@@ -1,9 +1,9 @@
 import { qualify, type Queryable } from '../../db/index.js'
 import { FINDING_KINDS, type FindingKind } from '../types.js'
 
-/** Open findings and the age of the last run per rail, as the metrics and alerts of every process show them. */
+/** Open findings, and the age of the last run per rail, for metrics and alerts. */
 export interface ReconciliationStatus {
-  /** One entry per kind of finding, also for kinds without an open finding. */
+  /** One entry per kind of finding, even without an open finding. */
   readonly findings: readonly OpenFindings[]
   /** Rails that were reconciled at least once, at most 1000. */
   readonly rails: readonly ReconciledRail[]
@@ -26,7 +26,7 @@ export interface ReconciledRail {
 /** Reads the status as symphony_readonly, symphony_auditor or symphony_control. Counts at most 10,000 findings per kind. */
 export async function readReconciliationStatus(role: Queryable): Promise<ReconciliationStatus> {
   const open = qualify(role, 'reconciliation_open_findings')
-  // Pipelined: sent without waiting for the first answer.
+  // Pipelines both queries on one connection.
   const [findings, rails] = await Promise.all([
     role.query<OpenFindings>(
       `SELECT k.kind, n.open, COALESCE(extract(epoch FROM statement_timestamp() - c.first), 0)::double precision

@@ -36,8 +36,8 @@ interface EntryParts extends Pick<StatementEntry, 'account' | 'direction' | 'sta
 }
 
 /**
- * Joins a transaction (`TxDtls`) with its entry (`Ntry`), which gives what the transaction lacks. An entry without
- * transactions is its own transaction.
+ * Combines a transaction (`TxDtls`) with its entry (`Ntry`), which supplies missing fields. An entry without
+ * transactions counts as one transaction.
  */
 export function joinDetail({
   account,
@@ -60,7 +60,7 @@ export function joinDetail({
     currency: amount?.currency ?? null,
     direction,
     status,
-    // Many banks mark a returned payment by its reason only, without RvslInd.
+    // Many banks mark a returned payment only by a reason, without RvslInd.
     reversal: entry.reversal === true || (direction === 'credit' && detail.returnCode !== null),
     bookedOn: entry.bookedOn,
     valuedOn: entry.valuedOn,
@@ -70,8 +70,8 @@ export function joinDetail({
 }
 
 /**
- * Returns the booked amount of the transaction. For a payment in another currency it is the instructed amount, because
- * that is what the payment says. Null if the bank gives only the sum of several transactions.
+ * Returns the booked amount of the transaction, or the instructed amount if its currency differs, because the payload
+ * contains that one. Returns null if the bank gives only the sum of several transactions.
  */
 function chooseAmount(entry: CamtFields, detail: CamtFields, isOnlyDetail: boolean): CamtAmount | null {
   const ofEntry = isOnlyDetail ? entry : null
@@ -82,9 +82,8 @@ function chooseAmount(entry: CamtFields, detail: CamtFields, isOnlyDetail: boole
 }
 
 /**
- * Returns the bank's reference, joined with the transaction's own one. The transactions of a batch share the bank's
- * reference in some files and have their own in others; joined, they differ, and the same transaction is equal in
- * camt.054 and camt.053.
+ * Returns the bank's reference, joined with the transaction's own reference. In some files all transactions of a batch
+ * share the bank's reference; joined, they differ. The same transaction is equal in camt.054 and camt.053.
  */
 function bankReference(entry: CamtFields, detail: CamtFields): string | null {
   const ofBank = detail.servicerReference ?? entry.servicerReference

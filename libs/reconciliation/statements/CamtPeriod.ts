@@ -3,8 +3,8 @@ import { DAY_MS } from './values.js'
 const MINUTE_MS = 60_000
 
 /**
- * Period of one statement: what it states (`FrToDt`), else the dates of its balances, else those of its booked entries.
- * Times are milliseconds; the end is exclusive.
+ * Period of one statement: the stated one (`FrToDt`), else the dates of its balances, else the dates of its booked
+ * entries. Times are milliseconds; the end is exclusive.
  */
 export class CamtPeriod {
   #from: number | undefined
@@ -37,7 +37,7 @@ export class CamtPeriod {
     const day = this.#balanceDay
     if (day !== undefined) {
       if (this.#balanceType === 'OPBD') this.#opening = day
-      // The day of the previous closing balance belongs to the previous statement.
+      // The previous closing balance (PRCD) has the last day of the previous statement.
       if (this.#balanceType === 'PRCD') this.#opening ??= day + DAY_MS
       else {
         this.#firstBalance = Math.min(this.#firstBalance ?? day, day)
@@ -49,7 +49,7 @@ export class CamtPeriod {
   }
 
   addBooking(date: string): void {
-    // Compares text, because parsing a date takes longer than reading the rest of its element.
+    // Compares text, because parsing a date would take longer than reading its element.
     if (this.#firstBooking === '' || date < this.#firstBooking) this.#firstBooking = date
     if (date > this.#lastBooking) this.#lastBooking = date
   }
@@ -64,7 +64,7 @@ export class CamtPeriod {
   }
 }
 
-/** Returns the exclusive end. Banks write 23:59:59 for the end of a day, and some write a day from 00:00 to 00:00. */
+/** Returns the exclusive end. Banks write 23:59:59 for the end of a day; some write one day as 00:00 to 00:00. */
 function endOf(from: number, to: number): number {
   const end = to % MINUTE_MS >= 59_000 ? Math.ceil(to / MINUTE_MS) * MINUTE_MS : to
   return end > from ? end : Math.floor(end / DAY_MS) * DAY_MS + DAY_MS

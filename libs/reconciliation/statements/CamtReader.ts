@@ -8,21 +8,21 @@ import { quoteName, statementError, type StatementPosition } from './statementEr
 import type { ReadStatementOptions, StatementEntry } from './types.js'
 import { AMOUNT, clean, CURRENCY, normalizeAccount, parseDate, parseInstant, TEXT_LENGTHS } from './values.js'
 
-/** Versions of camt.053 and camt.054 whose elements this reader knows. They differ by namespace. */
+/** Versions of camt.053 and camt.054 that this reader supports. Each has its own namespace. */
 const VERSION = { min: 2, max: 13 }
 
 const DEPTH_MAX = 64
 
-/** Maximum number of characters without a tag, so that memory stays bounded. */
+/** Maximum number of characters without a tag, to bound memory. */
 const CHARACTERS_WITHOUT_EVENT_MAX = 262_144
 
-/** Maximum length of the text of an element that is read. */
+/** Maximum length of the text in an element. */
 const TEXT_MAX = 10_000
 
 /** Maximum length of one reference. ISO 20022 allows 35 characters. */
 const REFERENCE_PART_MAX = 99
 
-/** Element that the reader knows. It skips other elements with their content. */
+/** Element that the reader supports. All other elements are skipped with their content. */
 interface Known {
   readonly children?: ReadonlyMap<string, Known>
   readonly open?: (reader: CamtReader) => void
@@ -33,16 +33,19 @@ interface Known {
 interface Statement {
   id: string | null
   account: string | null
-  /** Whether the statement is of the account that is read. Undefined before its first entry. */
+  /** Whether the statement belongs to the requested account; undefined before its first entry. */
   isWanted: boolean | undefined
   readonly period: CamtPeriod
 }
 
 interface OpenEntry {
   readonly fields: CamtFields
-  /** Number of transactions that were opened. */
+  /** Number of transactions opened so far. */
   details: number
-  /** Transaction that waits for the next one, because an only transaction takes more from its entry. */
+  /**
+   * Last transaction. It is added when the next one opens or the entry ends, because an only transaction inherits more
+   * fields of its entry.
+   */
   waiting: CamtFields | undefined
 }
 
@@ -75,7 +78,8 @@ export class CamtReader {
     this.#format = format === 'camt054' ? 'camt054' : 'camt053'
     this.#account = account === undefined ? undefined : normalizeAccount(account)
     this.#pattern = freeTextPattern(referencePattern)
-    // With more than six handlers V8 stores the parser as a dictionary, and each character takes five times as long.
+    // Registers at most six handlers: with more, V8 stores the parser as a dictionary, and each character takes five
+    // times as long.
     parser.on('opentag', (tag) => this.#openTag(tag))
     parser.on('closetag', (tag) => this.#closeTag(tag))
     parser.on('text', (text) => this.#addText(text))
@@ -104,7 +108,7 @@ export class CamtReader {
     this.#parse(() => this.#parser.close())
   }
 
-  /** Replaces the errors of the parser, which are of no class of its own. */
+  /** Converts the parser's errors, which are plain `Error`s. */
   #parse(step: () => void): void {
     try {
       step()
@@ -159,8 +163,8 @@ export class CamtReader {
   }
 
   /**
-   * Returns a child that the reader knows. All of them have the prefix and the namespace of the document. The parser
-   * could resolve namespaces too, but takes twice as long then.
+   * Returns a supported child element. It must have the prefix and namespace of the document. Letting the parser
+   * resolve namespaces would double the time.
    */
   #findKnown(tag: SaxesTagPlain, children: Known['children']): Known | undefined {
     if (children === undefined) return undefined
@@ -176,7 +180,7 @@ export class CamtReader {
     return known
   }
 
-  /** Refuses a root element that is not a statement of the expected type and a known version. */
+  /** Refuses a root element of another message type or an unsupported version. */
   #openDocument({ name, attributes }: SaxesTagPlain): Known {
     const [, prefix = '', local = ''] = /^(?:([^:]*):)?(.*)$/s.exec(name) ?? []
     this.#prefix = prefix
@@ -212,7 +216,7 @@ export class CamtReader {
     this.#statement = { id: null, account: null, isWanted: undefined, period: new CamtPeriod() }
   }
 
-  /** Adds the statement to the summary, unless it is of another account. */
+  /** Adds the statement to the summary, unless it belongs to another account. */
   closeStatement(): void {
     const statement = this.statement
     if (this.#decideWanted(statement)) {
@@ -297,12 +301,12 @@ export class CamtReader {
   get fields(): CamtFields {
     if (this.#detail !== undefined) return this.#detail
     const { fields, details } = this.#openedEntry()
-    // The schema orders them so. A later field would be missing in the transactions that were already read.
+    // The ISO schema puts these fields first. Transactions that were already read would lack a later field.
     if (details > 0) throw this.error('expected the fields of an entry before its <NtryDtls>')
     return fields
   }
 
-  /** Refuses a second value of a field, because a reader and the bank could mean different ones. */
+  /** Refuses a repeated field, because reader and bank could use different values. */
   #requireFirst(before: unknown, tag: SaxesTagPlain): void {
     if (before !== null) throw this.error(`expected <${tag.name}> once`)
   }
@@ -351,7 +355,7 @@ export class CamtReader {
     return meaning
   }
 
-  /** Adds a structured creditor reference. An entry can have several; the first is shown. */
+  /** Adds a structured creditor reference. Of several, the first is shown. */
   addCreditorReference(value: string): void {
     if (!isReference(value)) return
     const { fields } = this
@@ -360,7 +364,6 @@ export class CamtReader {
     if (id !== undefined) fields.structuredIds = this.#addIds(fields.structuredIds, [id])
   }
 
-  /** Adds a line of free text. */
   addFreeText(value: string): void {
     if (!isReference(value)) return
     const { fields } = this
@@ -388,7 +391,7 @@ const DOCUMENT_CHILD = { camt053: 'BkToCstmrStmt', camt054: 'BkToCstmrDbtCdtNtfc
 
 const DIRECTIONS = { DBIT: 'debit', CRDT: 'credit' } as const
 const INDICATORS = { true: true, '1': true, false: false, '0': false } as const
-/** FUTR is an entry of a later day. */
+/** FUTR marks an entry of a later day. */
 const STATUSES: Readonly<Record<string, StatementEntry['status']>> = {
   BOOK: 'booked',
   PDNG: 'pending',
@@ -398,12 +401,12 @@ const STATUSES: Readonly<Record<string, StatementEntry['status']>> = {
 
 type ReadText = NonNullable<Known['text']>
 
-/** Elements by name. A plain object would also know `constructor`. */
+/** Returns a map of elements by name. A plain object would also contain `constructor`. */
 function named(children: Readonly<Record<string, Known>>): ReadonlyMap<string, Known> {
   return new Map(Object.entries(children))
 }
 
-/** Element with text only. */
+/** Returns an element with text only. */
 function leaf(text: ReadText): Known {
   return { text }
 }
@@ -471,7 +474,7 @@ const ENTRY: Known = {
     Amt: amount('amount'),
     CdtDbtInd: DIRECTION,
     RvslInd: leaf((reader, value, tag) => reader.setField('reversal', reader.readCode(INDICATORS, value, tag), tag)),
-    // Text in old versions, a code in a child in newer ones.
+    // Old versions have text here, newer ones a child with a code.
     Sts: { ...STATUS, children: named({ Cd: STATUS, Prtry: STATUS }) },
     BookgDt: dateOrTime('bookedOn'),
     ValDt: dateOrTime('valuedOn'),

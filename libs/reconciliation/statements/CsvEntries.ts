@@ -3,7 +3,7 @@ import { quoteName, statementError } from './statementError.js'
 import type { ReadStatementOptions, StatementColumns, StatementEntry } from './types.js'
 import { AMOUNT, clean, CURRENCY, TEXT_LENGTHS, toDate } from './values.js'
 
-/** Words of a direction, status or reversal, in small letters. */
+/** Accepted words for a direction, status or reversal, in lower case. */
 const DIRECTIONS: Readonly<Record<string, StatementEntry['direction']>> = {
   debit: 'debit',
   dbit: 'debit',
@@ -34,7 +34,6 @@ const REVERSALS: Readonly<Record<string, boolean>> = {
 
 const DEFAULT_DATE_FORMAT = 'YYYY-MM-DD'
 
-/** Turns the records of a CSV file into entries. */
 export class CsvEntries {
   readonly #columns: StatementColumns
   readonly #indexes: Readonly<Record<string, number>>
@@ -44,7 +43,7 @@ export class CsvEntries {
   readonly #date: DatePattern
   readonly #decimal: string
   readonly #pattern: RegExp
-  /** Sign of the first amount, in a file without a direction. */
+  /** Sign of the first amount, for a file without a direction. */
   #isNegative: boolean | undefined
 
   constructor(header: readonly string[], options: ReadStatementOptions) {
@@ -79,7 +78,7 @@ export class CsvEntries {
       account: cell.text('account', TEXT_LENGTHS.account) ?? this.#account,
       bankReference: isReference(bankReference) ? bankReference : null,
       reference,
-      // In the whole field, because the shown reference is cut.
+      // Searches the whole field, because the shown reference may be cut.
       candidates: findReferences(cell.raw('reference').trim(), this.#pattern),
       amount,
       currency: this.#readCurrency(cell),
@@ -96,7 +95,7 @@ export class CsvEntries {
   #readAmount(cell: Cells): Pick<StatementEntry, 'direction'> & { readonly amount: string } {
     const [, sign = '', whole = '', fraction] = this.#amount.exec(cell.raw('amount').trim()) ?? []
     const digits = whole.replaceAll(/\D/g, '')
-    // Without a fraction, 1.234 could be a thousand or a little more than one.
+    // Without a fraction, 1.234 is ambiguous: 1234, or 1.234 with the other decimal mark.
     const isAmbiguous = fraction === undefined && /[.,]/.test(whole)
     const amount = fraction === undefined ? digits : `${digits}.${fraction}`
     if (isAmbiguous || !AMOUNT.test(amount)) {
@@ -150,7 +149,7 @@ export class CsvEntries {
   }
 }
 
-/** Fields of one record, by the names of the option `columns`. */
+/** Fields of one record, by the keys of the option `columns`. */
 class Cells {
   readonly #record: readonly string[]
   readonly #indexes: Readonly<Record<string, number>>
@@ -171,7 +170,7 @@ class Cells {
     return clean(this.raw(field), lengthMax)
   }
 
-  /** Returns the meaning of a word, or undefined without this column. */
+  /** Returns the meaning of a word; undefined if the column is not mapped. */
   word<Meaning>(field: keyof StatementColumns, words: Readonly<Record<string, Meaning>>): Meaning | undefined {
     if (this.#indexes[field] === undefined) return undefined
     const word = this.raw(field).trim().toLowerCase()
@@ -197,7 +196,7 @@ function findColumn(header: readonly string[], field: string, name: string): num
   )
 }
 
-/** Sign, whole digits with or without groups of three, fraction. */
+/** Returns a pattern for sign, whole digits with or without groups of three, and fraction. */
 function amountPattern(decimal: '.' | ','): RegExp {
   const mark = decimal === '.' ? '\\.' : ','
   const group = decimal === '.' ? "[,'’ \u00A0\u202F]" : "[.'’ \u00A0\u202F]"
@@ -209,7 +208,7 @@ interface DatePattern {
   readonly pattern: RegExp
 }
 
-/** Returns a pattern for dates, which a time may follow. `readStatement` has checked the format. */
+/** Returns a pattern for dates, optionally followed by a time. `readStatement` has checked the format. */
 function datePattern(format: string): DatePattern {
   const source = format
     .replaceAll(/[^A-Z]/g, (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`)

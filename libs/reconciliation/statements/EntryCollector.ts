@@ -3,14 +3,14 @@ import type { StatementEntry, StatementSummary } from './types.js'
 import { DAY_MS, detach } from './values.js'
 
 const CURRENCIES_MAX = 300
-/** Maximum numbers of statements and accounts, as SQL checks them. */
+/** Maximum numbers of statements and accounts, the same as in SQL. */
 const STATEMENTS_MAX = 1_000
 const ACCOUNTS_MAX = 1_000
 
-/** Number of entries after which a batch is passed on. */
+/** Number of entries per batch. */
 const BATCH_ENTRIES = 1_000
 
-/** Place of the reader, which is needed for errors only. */
+/** Source of the current position, for errors. */
 interface Positioned {
   readonly position: StatementPosition
 }
@@ -25,7 +25,7 @@ export class EntryCollector {
   readonly #statementIds = new Set<string>()
   readonly #accounts = new Set<string>()
 
-  /** Returns the number of the next entry. An entry of another account has a number too. */
+  /** Returns the number of the next entry. Entries of other accounts count too. */
   nextPosition(): number {
     this.#position += 1
     return this.#position

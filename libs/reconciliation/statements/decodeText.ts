@@ -2,13 +2,13 @@ import { TextDecoder } from 'node:util'
 import { InvalidArgumentError } from '../../core/index.js'
 import { statementError } from './statementError.js'
 
-/** Maximum number of bytes that are decoded at once. A longer chunk of the source is divided. */
+/** Maximum number of bytes decoded at once. Longer chunks are divided. */
 const CHUNK_BYTES = 65_536
 
-/** Number of bytes in which the encoding is declared. */
+/** Number of bytes searched for the declared encoding. */
 const HEAD_BYTES = 1_024
 
-/** Encodings of XML declarations, and their names in TextDecoder. */
+/** Names of encodings in XML declarations and in TextDecoder. */
 const ENCODINGS: Readonly<Record<string, string>> = {
   'utf-8': 'utf-8',
   utf8: 'utf-8',
@@ -21,7 +21,7 @@ const ENCODINGS: Readonly<Record<string, string>> = {
   'iso-8859-15': 'iso-8859-15',
 }
 
-/** First bytes of files that are often uploaded by mistake. */
+/** First bytes of file types that people often upload by mistake. */
 const SIGNATURES: readonly (readonly [start: string, name: string])[] = [
   ['PK\u0003\u0004', 'a ZIP archive'],
   ['\u001F\u008B', 'a gzip file'],
@@ -29,8 +29,8 @@ const SIGNATURES: readonly (readonly [start: string, name: string])[] = [
 ]
 
 /**
- * Decodes the bytes of a statement into text of bounded chunks. A byte order mark decides the encoding, else the XML
- * declaration, else it is UTF-8. Refuses bytes that are not of this encoding, and NUL.
+ * Decodes the bytes of a statement into chunks of text. The encoding comes from the byte order mark, else the XML
+ * declaration, else it is UTF-8. Refuses NUL and bytes that are invalid in the encoding.
  */
 export async function* decodeText(source: AsyncIterable<Uint8Array>): AsyncGenerator<string, void> {
   const chunks = divide(source)
@@ -42,7 +42,7 @@ export async function* decodeText(source: AsyncIterable<Uint8Array>): AsyncGener
     for await (const chunk of chunks) yield decoder.decode(chunk)
     yield decoder.end()
   } finally {
-    // Closes the source also after an error before the loop.
+    // Closes the source even if an error occurred before the loop.
     await chunks.return()
   }
 }
@@ -66,7 +66,7 @@ async function readHead(chunks: AsyncGenerator<Uint8Array, void>): Promise<Uint8
 
 interface Encoding {
   readonly label: string
-  /** Number of bytes of the byte order mark. */
+  /** Length of the byte order mark. */
   readonly skip: number
 }
 
@@ -98,13 +98,13 @@ function encodingError(name: string): Error {
   )
 }
 
-/** Decodes chunks of bytes, and knows the position of a byte that is not of the encoding. */
+/** Decodes chunks of bytes, and reports the position of an invalid byte. */
 class ByteDecoder {
   readonly #label: string
   readonly #decoder: TextDecoder
-  /** Number of bytes before the next chunk. */
+  /** Number of bytes before the current chunk. */
   #offset: number
-  /** Last bytes of the chunk before, with which an invalid sequence may begin. */
+  /** Last bytes of the previous chunk, in which an invalid sequence may start. */
   #tail: Uint8Array = new Uint8Array(0)
 
   constructor(label: string, offset: number) {
@@ -153,9 +153,9 @@ class ByteDecoder {
 
 const TAIL_BYTES = 3
 
-/** Returns the position of the first byte that makes the sequence invalid, by bisection. */
+/** Finds the first byte that makes the sequence invalid, by bisection. */
 function findInvalid(label: string, tail: Uint8Array, bytes: Uint8Array): number {
-  // Starts at a whole character: bytes of the form 10xxxxxx continue one in UTF-8.
+  // Starts at a whole character. In UTF-8, bytes of the form 10xxxxxx continue a character.
   const start = label === 'utf-8' ? tail.findIndex((byte) => (byte & 0xc0) !== 0x80) : tail.length
   const skipped = start === -1 ? tail.length : start
   const all = Buffer.concat([tail.subarray(skipped), bytes])

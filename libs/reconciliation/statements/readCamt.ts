@@ -7,7 +7,7 @@ export async function* readCamt(
   text: AsyncIterable<string>,
   options: ReadStatementOptions,
 ): AsyncGenerator<readonly StatementEntry[], StatementSummary> {
-  // Loaded with the first statement, because most processes read none.
+  // Imports the parser here, because most processes read no statement.
   const { SaxesParser } = await import('saxes')
   const collector = new EntryCollector()
   const reader = new CamtReader(new SaxesParser(), collector, options)

@@ -14,7 +14,7 @@ interface CsvRecord {
   readonly info: { readonly lines: number }
 }
 
-/** Reads a CSV file whose first line names the columns. The delimiter is the most frequent one of this line. */
+/** Reads a CSV file whose first line names the columns. The delimiter is the most frequent one in that line. */
 export async function* readCsv(
   text: AsyncIterable<string>,
   options: ReadStatementOptions,
@@ -44,7 +44,7 @@ export async function* readCsv(
 }
 
 async function* readRecords(text: AsyncIterable<string>): AsyncGenerator<CsvRecord> {
-  // Loaded with the first statement, because most processes read none.
+  // Imports the parser here, because most processes read no statement.
   const { parse } = await import('csv-parse')
   const chunks = text[Symbol.asyncIterator]()
   try {
@@ -56,7 +56,7 @@ async function* readRecords(text: AsyncIterable<string>): AsyncGenerator<CsvReco
       relax_column_count: true,
       skip_empty_lines: true,
     })
-    // Passes errors of the text on to the records.
+    // The pipeline forwards errors of the text to the iteration of the records.
     const records: AsyncIterable<CsvRecord> = pipeline(encode(head, chunks), parser, () => {})
     try {
       yield* records
@@ -73,7 +73,7 @@ async function* encode(head: string, chunks: AsyncIterator<string>): AsyncGenera
   for await (const chunk of { [Symbol.asyncIterator]: () => chunks }) yield Buffer.from(chunk)
 }
 
-/** Returns the text up to a chunk with a line end. */
+/** Reads chunks until the text contains a complete first line. */
 async function readFirstLine(chunks: AsyncIterator<string>): Promise<string> {
   let head = ''
   while (!/[\r\n]/.test(head.trimStart())) {
@@ -88,7 +88,7 @@ async function readFirstLine(chunks: AsyncIterator<string>): Promise<string> {
   return head
 }
 
-/** Returns the delimiter that is most frequent in the first line, outside of quotes. */
+/** Returns the most frequent delimiter of the first line, outside quotes. */
 function findDelimiter(head: string): string {
   const line = head.trimStart().split(/[\r\n]/, 1)[0] ?? ''
   const unquoted = line.replaceAll(/"[^"]*"/g, '')
@@ -104,7 +104,7 @@ function tooLong(line: number): Error {
   )
 }
 
-/** Replaces an error of the parser, whose message quotes the file. */
+/** Converts an error of the parser, because its message quotes the file. */
 function toStatementError(error: unknown, line: number): unknown {
   if (hasCode(error, 'CSV_MAX_RECORD_SIZE')) return tooLong(line)
   const problem = [...PROBLEMS].find(([code]) => hasCode(error, code))?.[1]

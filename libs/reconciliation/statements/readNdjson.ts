@@ -30,7 +30,10 @@ const FIELDS = [
   'position',
 ]
 
-/** Reads one JSON object per line, with the fields of `StatementEntry`. Absent fields are null, or a booked debit. */
+/**
+ * Reads one JSON object per line, with the fields of `StatementEntry`. By default an entry is a booked debit and other
+ * fields are null.
+ */
 export async function* readNdjson(
   text: AsyncIterable<string>,
   options: ReadStatementOptions,
@@ -160,7 +163,7 @@ function date(value: JsonObject, field: string): string | null {
   return parsed
 }
 
-/** Returns one of the choices. The first is the default. */
+/** Returns one of the choices, by default the first. */
 function oneOf<Choice extends string | boolean>(
   value: JsonObject,
   field: string,

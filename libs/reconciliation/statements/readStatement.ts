@@ -13,8 +13,8 @@ const COLUMNS = [...COLUMNS_REQUIRED, 'direction', 'status', 'account', 'bankRef
 const COLUMN_NAME_LENGTH_MAX = 200
 
 /**
- * Reads the entries of a statement in batches, and returns its summary. Memory does not depend on the size of the file.
- * Throws `STATEMENT_INVALID`, with the position in the file, for a statement that it cannot read.
+ * Reads the entries of a statement in batches, and returns its summary. Memory use does not depend on the size of the
+ * file. Throws `STATEMENT_INVALID`, with the position in the file, for an invalid statement.
  */
 export async function* readStatement(
   source: AsyncIterable<Uint8Array>,
@@ -27,7 +27,7 @@ export async function* readStatement(
   return yield* readCamt(text, options)
 }
 
-/** Throws `INVALID_ARGUMENT` for options with which no statement can be read. */
+/** Throws `INVALID_ARGUMENT` for invalid options. */
 export function checkOptions(options: ReadStatementOptions): void {
   requireKnownOptions(options, OPTIONS)
   const { format, account, columns, decimal, dateFormat, referencePattern } = options

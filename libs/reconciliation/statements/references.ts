@@ -1,7 +1,9 @@
-/** Maximum number of outbox ids in one entry, as SQL checks it. */
+/** Maximum number of outbox ids in one entry, the same as in SQL. */
 export const CANDIDATES_MAX = 20
 
-/** Returns the outbox id that a whole field is: a UUID, or its compact form of 32 hexadecimal digits. */
+/**
+ * Returns the outbox id in a field that contains nothing else: a UUID, or its compact form of 32 hexadecimal digits.
+ */
 export function toOutboxId(field: string): string | undefined {
   if (field.length === 36) return UUID.test(field) ? field.toLowerCase() : undefined
   if (field.length !== 32 || !COMPACT.test(field)) return undefined
@@ -14,7 +16,7 @@ export function toOutboxId(field: string): string | undefined {
 const COMPACT = /^[0-9a-f]{32}$/i
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
-/** Finds an outbox id that no other letter or digit adjoins. */
+/** Finds outbox ids without an adjoining letter or digit. */
 const DEFAULT_PATTERN = /(?<![0-9a-z])(?:[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![0-9a-z])/gi
 
 /** Returns a copy of the user's pattern that finds every match. */
@@ -34,13 +36,13 @@ export function findOutboxIds(text: string, pattern: RegExp): string[] {
   return found
 }
 
-/** Returns the outbox id that a reference is, else those in it, without repeats. */
+/** Returns the outbox id if the whole reference is one, else the distinct ids in it. */
 export function findReferences(reference: string, pattern: RegExp): readonly string[] {
   const whole = toOutboxId(reference)
   return whole === undefined ? [...new Set(findOutboxIds(reference, pattern))].slice(0, CANDIDATES_MAX) : [whole]
 }
 
-/** Returns whether a field states a reference. Banks write NOTPROVIDED or NONREF where there is none. */
+/** Returns whether a field contains a reference. Banks write NOTPROVIDED or NONREF for none. */
 export function isReference(field: string | null): field is string {
   return field !== null && !/^(?:NOTPROVIDED|NONREF)$/i.test(field)
 }

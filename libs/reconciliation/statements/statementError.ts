@@ -4,8 +4,8 @@ import { SymphonyError } from '../../core/index.js'
 export type StatementPosition = { readonly line: number; readonly column?: number } | { readonly byte: number }
 
 /**
- * Creates the error for a statement that cannot be read. `problem` never quotes values of the statement, because log
- * lines keep errors.
+ * Creates the error for an invalid statement. `problem` never quotes values of the statement, because errors are
+ * logged.
  */
 export function statementError(problem: string, position: StatementPosition, remedy: string): SymphonyError {
   return new SymphonyError('STATEMENT_INVALID', `statement, ${describePosition(position)}: ${problem}`, { remedy })
@@ -16,7 +16,7 @@ function describePosition(position: StatementPosition): string {
   return position.column === undefined ? `line ${position.line}` : `line ${position.line}, column ${position.column}`
 }
 
-/** Returns a name from the file for an error: short and printable. */
+/** Returns a name from the file in a short, printable form, for an error. */
 export function quoteName(name: string): string {
   return `"${name.replaceAll(/[^ !#-~]/g, '?').slice(0, 80)}"`
 }

@@ -6,18 +6,18 @@ export type StatementFormat = (typeof STATEMENT_FORMATS)[number]
 export interface StatementEntry {
   /** IBAN or other id of the statement's account. */
   readonly account: string | null
-  /** Identifies the entry together with the account. */
+  /** Bank's own reference. Together with the account it identifies the entry. */
   readonly bankReference: string | null
-  /** Reference of the payment as the bank shows it, at most 200 characters. Null if the entry has none. */
+  /** Reference of the payment as shown by the bank, at most 200 characters; null if the entry has none. */
   readonly reference: string | null
   /** Outbox ids in the reference fields, without repeats, the most reliable field first. */
   readonly candidates: readonly string[]
-  /** Decimal text such as `1234.50`. Null if the statement gives only the sum of a batch. */
+  /** Decimal text such as `1234.50`; null if the statement gives only the sum of a batch. */
   readonly amount: string | null
   readonly currency: string | null
   readonly direction: 'debit' | 'credit'
   readonly status: 'booked' | 'pending' | 'information'
-  /** The entry takes back an earlier entry of the other direction. */
+  /** Whether the entry reverses an earlier entry of the other direction. */
   readonly reversal: boolean
   /** `YYYY-MM-DD`. */
   readonly bookedOn: string | null
@@ -32,7 +32,7 @@ export interface StatementEntry {
 export interface StatementSummary {
   readonly statementIds: readonly string[]
   readonly accounts: readonly string[]
-  /** Start of the period of all statements, inclusive. Null if the file states none and has no dated entry. */
+  /** Start of the period of all statements, inclusive; null if the file states none and has no dated entry. */
   readonly from: Date | null
   /** End of the period, exclusive. A date without a time ends with that day in UTC. */
   readonly to: Date | null
@@ -46,7 +46,7 @@ export interface StatementColumns {
   readonly date: string
   /**
    * Column with `debit` or `credit`. If this is the amount's column, the sign decides: a negative amount is a debit.
-   * Without it every entry is a debit, and amounts with different signs are refused.
+   * Without this column every entry is a debit, and amounts of different signs are refused.
    */
   readonly direction?: string
   /** Column with `booked`, `pending` or `information`. @default booked */
@@ -60,16 +60,18 @@ export interface StatementColumns {
 
 export interface ReadStatementOptions {
   readonly format: StatementFormat
-  /** Reads only statements of this account. A CSV or NDJSON entry without an account belongs to it. */
+  /**
+   * Account to read; statements of other accounts are skipped. A CSV or NDJSON entry without an account belongs to it.
+   */
   readonly account?: string
-  /** Columns of a CSV file, by the names in its first line. */
+  /** Columns of a CSV file, by the names in the first line. */
   readonly columns?: StatementColumns
   /** Decimal mark of a CSV file. @default '.' */
   readonly decimal?: '.' | ','
-  /** Dates of a CSV file, such as `DD.MM.YYYY`. @default 'YYYY-MM-DD' */
+  /** Date format of a CSV file, such as `DD.MM.YYYY`. @default 'YYYY-MM-DD' */
   readonly dateFormat?: string
   /**
-   * Finds our reference in free text. Its first group, else its whole match, must be an outbox id.
+   * Pattern that finds an outbox id in free text. The first group, else the whole match, must be an outbox id.
    * @default any outbox id, with or without hyphens
    */
   readonly referencePattern?: RegExp

@@ -1,4 +1,4 @@
-/** Maximum lengths of texts of a statement, as SQL checks them. */
+/** Maximum lengths of texts in a statement, the same as in SQL. */
 export const TEXT_LENGTHS = Object.freeze({ account: 64, reference: 200, returnCode: 35, statementId: 140 })
 
 /** Amount of a statement: at most 18 digits before and five after the point, as ISO 20022 allows. */
@@ -6,7 +6,7 @@ export const AMOUNT = /^\d{1,18}(?:\.\d{1,5})?$/
 
 export const CURRENCY = /^[A-Z]{3}$/
 
-/** Returns text of one line and bounded length, or null if nothing is left. */
+/** Returns the text as one line of bounded length; null if it is empty. */
 export function clean(text: string, lengthMax: number): string | null {
   let line = text
   if (UNPRINTABLE.test(line)) line = line.replaceAll(UNPRINTABLE_RUNS, ' ')
@@ -14,7 +14,7 @@ export function clean(text: string, lengthMax: number): string | null {
   if (line.length > lengthMax) {
     line = line.slice(0, lengthMax)
     const last = line.charCodeAt(lengthMax - 1)
-    // Half of a surrogate pair cannot be stored.
+    // PostgreSQL cannot store half of a surrogate pair.
     if (last >= 0xd800 && last <= 0xdbff) line = line.slice(0, -1)
   }
   return line === '' ? null : line
@@ -25,23 +25,21 @@ const UNPRINTABLE = /[\u0000-\u001F\u007F]/
 // oxlint-disable-next-line no-control-regex
 const UNPRINTABLE_RUNS = /[\s\u0000-\u001F\u007F]+/g
 
-/**
- * Copies text out of the chunk that it is a slice of. V8 keeps the whole chunk in memory as long as a slice of it lives.
- */
+/** Copies a slice of a chunk. V8 keeps the whole chunk in memory as long as one of its slices exists. */
 export function detach(text: string): string {
   return Buffer.from(text).toString()
 }
 
-/** Returns the date part of a date or time that exists, as `YYYY-MM-DD`, or undefined. */
+/** Returns the date part of a valid date or time, as `YYYY-MM-DD`; else undefined. */
 export function parseDate(text: string): string | undefined {
   const [, year, month, day] = ISO_DATE.exec(text) ?? []
   return year === undefined || month === undefined || day === undefined ? undefined : toDate(year, month, day)
 }
 
-/** Date, or a date and time as ISO 20022 writes them: with or without an offset. */
+/** Date, or date and time, with or without an offset, as in ISO 20022. */
 const ISO_DATE = /^(\d{4})-(\d{2})-(\d{2})(?:T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:\d{2})?$/
 
-/** Returns `YYYY-MM-DD`, or undefined for a day that does not exist or is outside 1970 to 2099. */
+/** Returns `YYYY-MM-DD`; undefined for a day that does not exist or is outside 1970 to 2099. */
 export function toDate(year: string, month: string, day: string): string | undefined {
   const [y, m, d] = [Number(year), Number(month), Number(day)]
   const isPlausible = y >= 1970 && y <= 2099 && m >= 1 && m <= 12 && d >= 1
@@ -50,7 +48,7 @@ export function toDate(year: string, month: string, day: string): string | undef
   return exists ? `${year}-${month}-${day}` : undefined
 }
 
-/** Returns the milliseconds of a date with or without a time. Without an offset it is UTC. */
+/** Returns the milliseconds of a date with or without a time. Without an offset, the time is in UTC. */
 export function parseInstant(text: string): number | undefined {
   if (parseDate(text) === undefined) return undefined
   const hasTime = text.includes('T')
@@ -61,7 +59,7 @@ export function parseInstant(text: string): number | undefined {
 
 export const DAY_MS = 86_400_000
 
-/** Returns the account as it is compared: an IBAN may have spaces and small letters. */
+/** Returns the account without spaces and in upper case, for comparison. */
 export function normalizeAccount(account: string): string {
   return account.replaceAll(/\s+/g, '').toUpperCase()
 }
