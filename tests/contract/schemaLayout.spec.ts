@@ -29,7 +29,7 @@ test('schema/functions creates no table; in schema/v1 only 004_table_functions.s
   expect(filesWith(CREATES_TABLE, [{ name: 'planted', text: 'CREATE TABLE IF NOT EXISTS x ();' }])).toEqual(['planted'])
 })
 
-test('only planner.sql has planner settings, and schema/README.md explains each profile in use', async () => {
+test('only planner.sql has planner settings; schema/functions/README.md explains each profile', async () => {
   const functions = await read('functions')
   expect(filesWith(PLANNER_SETTING, functions)).toEqual(['planner.sql'])
   const used = functions.flatMap(({ text }) =>

@@ -20,7 +20,7 @@ import { failureOf } from '../support/race.js'
 
 /** Uses the entry point `symphony-pg/admin` as a program does: with a url and no open connection. */
 
-// Functions that count their branches differ from the release. The doctor would report them as drift.
+// Branch counters change function bodies, which doctor would report as drift.
 const fixture = closeAfterAll(await LedgerFixture.open({ countBranches: false }))
 let db: TestDatabase
 const file = (name: string) => fixture.file(name)
@@ -128,7 +128,7 @@ describe('a Ledger', () => {
     expect(await exported.audit({ checkpoints: { publicKey } })).toMatchObject({ ok: true, chain: { checkpoints: 1 } })
   })
 
-  test('refuses calls that need the database if it was opened from an export (INVALID_ARGUMENT)', async () => {
+  test('opened from an export refuses calls that need the database (INVALID_ARGUMENT)', async () => {
     const exported = await openLedger({ exportFolder: file('export') })
     const report = await exported.audit()
     const calls = [
@@ -151,7 +151,7 @@ describe('a Ledger', () => {
     expect(await readFile(keys().privateKey, 'utf8')).toBe(before)
   })
 
-  test('verifies through a transaction pooler, but refuses to export through it', async () => {
+  test('verifies through a transaction pooler, but refuses to export through one', async () => {
     await using pooled = await openLedger({ url: db.url, schema: db.schema, pooler: 'transaction' })
     expect(await failureOf(pooled.export({ folder: file('pooled') }))).toMatchObject({ argument: 'pooler' })
     expect(await pooled.verify()).toMatchObject({ breakCount: 0 })

@@ -25,7 +25,7 @@ let folder = ''
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'symphony-bench-smoke-'))
-  // The programs use the package as its users do.
+  // The programs import the package from dist/, as users do.
   builtPath('')
 })
 
@@ -46,7 +46,7 @@ describe('the benchmark programs', () => {
     }
   })
 
-  test('report a contender that exits at its start, with the Node.js versions declared and in use', async () => {
+  test('name the Node.js versions required and in use if a compared program exits at its start', async () => {
     const module = new URL('data:text/javascript,process.exit(3)')
     const contender = { name: 'newer', module, key: undefined, engine: '>=99' }
     await expect(startContender(contender, 'postgres://localhost/none')).rejects.toThrow(
@@ -54,7 +54,7 @@ describe('the benchmark programs', () => {
     )
   })
 
-  test('measure growth of queue and ledger, each result with its bound', async () => {
+  test('measure the growth of queue and ledger, and give each result its bound', async () => {
     const { figures, reduced } = await benchmark(
       'scale/run.mjs',
       '--quick',
@@ -77,7 +77,7 @@ describe('the benchmark programs', () => {
 })
 
 describe('the benchmark summary', () => {
-  test('compares results with peers without a key, and enqueueBatchKeyed with pg-boss with a key', () => {
+  test('compares unkeyed results with unkeyed peers, and keyed batches with keyed pg-boss', () => {
     expect(summarise([buildRound()], CONTENDERS).ratios).toEqual({
       floor: 0.5,
       enqueueBatch: 0.5,
@@ -90,7 +90,7 @@ describe('the benchmark summary', () => {
     })
   })
 
-  test('has the median CPU time per item; for a payment, batch enqueue plus drain', () => {
+  test('gives the median CPU time per item; a payment counts its batch enqueue and its drain', () => {
     const { cpu } = summarise([buildRound(), buildRound(), buildRound({ serverUs: 900 })], CONTENDERS)
     expect(cpu).toMatchObject({
       drain: { symphony: { server: 10, node: 5 } },
@@ -100,7 +100,7 @@ describe('the benchmark summary', () => {
     expect(cpu).toHaveProperty('enqueue', expect.not.objectContaining({ 'pg-boss, id': expect.anything() }))
   })
 
-  test('omits the CPU of the server if schedstat is missing', () => {
+  test('omits the CPU time of the server if schedstat is missing', () => {
     const { cpu } = summarise([buildRound({ serverUs: undefined })], CONTENDERS)
     expect(cpu.payment['symphony']).toEqual({ node: 10 })
   })
@@ -134,7 +134,7 @@ describe('options of the growth benchmark', () => {
 })
 
 describe('the benchmark page', () => {
-  test('keeps the section of one benchmark when the other writes its own', async () => {
+  test('keeps the section on peers when the growth benchmark writes its section', async () => {
     const page = join(folder, 'sections.md')
     await writeSection('scale', 'growth one', page)
     await writeSection('peers', 'peers one', page)
@@ -143,7 +143,7 @@ describe('the benchmark page', () => {
     expect(text.match(/peers one|growth one|growth two/g)).toEqual(['peers one', 'growth two'])
   })
 
-  test('has a section on peers with goals, a row per peer and columns per PostgreSQL version', async () => {
+  test('has a section on peers with goals, one row per peer and one column per PostgreSQL version', async () => {
     const target = { page: join(folder, 'peers.md'), folder: join(folder, 'peers') }
     const settings = { rounds: 1, items: 100 }
     const contenders = Object.fromEntries(CONTENDERS.map(({ name }) => [name, { version: '1', setting: 'as is' }]))
@@ -209,7 +209,7 @@ const CONTENDERS = [
   { name: 'pg-boss, singletonKey', peer: 'pg-boss', key: 'singletonKey' },
 ]
 
-/** Builds a round in which keyed peers would change every ratio if they counted as unkeyed peers. */
+/** Builds a round in which every ratio would differ if keyed peers counted as unkeyed ones. */
 function buildRound({ serverUs }: { serverUs?: number | undefined } = { serverUs: 10 }) {
   const rate = (value: number) => ({ rate: value, serverUs, nodeUs: 5 })
   const all = {

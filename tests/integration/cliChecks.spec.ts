@@ -17,7 +17,7 @@ let db: TestDatabase
 let folder: string
 let rails: string
 beforeAll(async () => {
-  // Functions that count their branches differ from the manifest. The start check would report them.
+  // Branch counters change function bodies, which the start check would report.
   db = await createTestDatabase({ countBranches: false })
   folder = await mkdtemp(join(tmpdir(), 'symphony-checks-'))
   rails = await writeRailsFile(
@@ -82,7 +82,7 @@ describe('symphony worker that cannot start', () => {
     expect(stderr).toMatch(/INDEX_MISSING Refusing to start\..*ix_pending_claimable/)
   })
 
-  test('refuses an undeclared pooler also with --no-listen (TRANSACTION_POOLER)', async () => {
+  test('refuses an undeclared pooler even with --no-listen (TRANSACTION_POOLER)', async () => {
     const { url } = await db.createLogin('pooled', { roles: ['symphony_executor'] })
     const pooler = await TcpProxy.before(url, { alterAnswer: withAnotherProcessId })
     onTestFinished(() => pooler.close())
@@ -101,7 +101,7 @@ describe('symphony worker that cannot start', () => {
     expect(exitCode).toBe(1)
     expect(stderr).toContain('SERVER_NOT_DURABLE')
     expect(stderr).toContain('found fsync off')
-    // checkStart of part `server` alone refuses this server, too.
+    // checkStart refuses this server even if it checks only the part `server`.
     const { refusals } = await checkStart({ url: server.url, part: 'server' })
     expect(refusals.map(({ code }) => code)).toEqual(['SERVER_NOT_DURABLE'])
   })
@@ -151,7 +151,7 @@ describe('symphony worker that cannot start', () => {
     expect(stderr).toContain('TRANSACTION_POOLER')
   })
 
-  test('refuses LISTEN through a transaction pooler; --no-listen or --listen-url is accepted', async () => {
+  test('refuses LISTEN through a transaction pooler, unless --no-listen or --listen-url is given', async () => {
     const url = await processLogin()
     const listening = await worker(url, '--pooler', 'transaction')
     expect(listening.exitCode).toBe(1)

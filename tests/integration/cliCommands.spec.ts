@@ -70,7 +70,7 @@ async function file(content: string): Promise<string> {
 describe('symphony enqueue', () => {
   const payload = '{"amount":"12.50","currency":"EUR"}'
 
-  test('adds one payment by options; a repeat changes nothing; other content is a conflict', async () => {
+  test('enqueues one payment by options; a repeat changes nothing; other content is refused', async () => {
     const instruction = `INV-${randomUUID()}`
     const words = ['enqueue', '--instruction', instruction, '--participant', 'acme', '--rail', 'sepa', '--payload']
     const first = await json([...words, payload])
@@ -108,7 +108,7 @@ describe('symphony enqueue', () => {
     expect(stderr).toContain(message)
   })
 
-  test('adds a file of 1200 lines with one duplicate; a second run changes nothing', async () => {
+  test('enqueues a file of 1200 lines with one duplicate; a second run changes nothing', async () => {
     const participantId = `participant-${randomUUID()}`
     const line = (number: number) =>
       JSON.stringify({ instructionId: `${participantId}-${number}`, participantId, railType: 'sepa', payload: {} })
@@ -128,7 +128,7 @@ describe('symphony enqueue', () => {
     ['no JSON', '{"instructionId":', 'line 2: not JSON'],
     ['an unknown field', '{"instructionId":"x","amount":1}', 'line 2, amount: unknown field'],
     ['a key twice', '{"instructionId":"x","instructionId":"y"}', 'line 2'],
-  ])('names the input line with %s, and adds no item of its batch', async (_, bad, message) => {
+  ])('names the input line with %s, and enqueues no line of the same batch', async (_, bad, message) => {
     const instruction = buildInstruction()
     const path = await file(`${JSON.stringify(instruction)}\n${bad}\n`)
     const { exitCode, stderr } = await command(['enqueue', '--file', path])
@@ -151,7 +151,7 @@ describe('symphony enqueue', () => {
 })
 
 describe('symphony status', () => {
-  test('prints the numbers of supervisor_outbox_status, as JSON and as text', async () => {
+  test('prints the values of supervisor_outbox_status as JSON and as text', async () => {
     await enqueue(db)
     const { rows } = await db.queryNoRole<{ pending_count: bigint }>(
       'SELECT pending_count FROM supervisor_outbox_status',
@@ -230,7 +230,7 @@ describe('symphony show', () => {
 })
 
 describe('symphony holds', () => {
-  test('places and lists a hold; one person may decide retry if the outcome is known', async () => {
+  test('places and lists a hold; one person may decide RETRY if the outcome is known', async () => {
     const { outboxId, railType } = await enqueue(db)
     await json(['holds', 'place', outboxId, '--reason', 'please wait'], people.alice)
     expect(await claim(db, railType)).toEqual([])

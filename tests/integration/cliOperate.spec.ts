@@ -99,7 +99,7 @@ describe('symphony dlq list', () => {
     expect(text.stderr).toContain(`add --before ${first.next}`)
   })
 
-  test('filters by participant, error code and time, and omits dispatched payments', async () => {
+  test('filters by participant, error code and time, and lists no dispatched payment', async () => {
     const [one, other] = await failed(2)
     const { railType } = one!
     const list = async (...words: string[]) => idsOf((await json(['dlq', 'list', '--rail', railType, ...words])).items)
@@ -145,7 +145,7 @@ describe('symphony redrive', () => {
     )
   })
 
-  test('--all-matching proposes every match that has no proposal; approve takes several ids', async () => {
+  test('--all-matching proposes each match without an open proposal; approve takes several ids', async () => {
     const items = await failed(3)
     const { railType } = items[0]!
     await json(['redrive', items[0]!.outboxId, '--reason', 'first'])
@@ -224,7 +224,7 @@ describe('filters of lists and of bulk decisions', () => {
     }
   })
 
-  test('accept a rail that has only failed payments, even if nothing matches', async () => {
+  test('accept a known rail with only failed payments, even if the filter matches no item', async () => {
     const [item] = await failed(1)
     const rail = ['--rail', item!.railType]
     expect((await command(['holds', 'list', ...rail])).stdout).toContain('No payment is held.')
@@ -288,7 +288,7 @@ describe('symphony holds list', () => {
 describe('symphony return', () => {
   const money = ['--amount', '2.50', '--currency', 'EUR', '--code', 'AC04', '--reference', 'RT-17']
 
-  test('records a return once; show prints the sum and the event', async () => {
+  test('records a return once; symphony show prints the returned sum and the event', async () => {
     const { outboxId } = await enqueuePaid(db)
     const first = await json(['return', outboxId, ...money, '--occurred-at', '2026-01-31T08:00Z'])
     expect(first).toEqual({ outboxId, eventId: expect.any(String), created: true, returnedTotal: '2.50' })
@@ -300,7 +300,7 @@ describe('symphony return', () => {
     expect(stdout).toContain('"occurred_at":"2026-01-31T08:00:00.000000Z"')
   })
 
-  test('prints the refusal with its remedy (RETURN_EXCEEDS_PAYMENT), and names a missing option', async () => {
+  test('prints a refusal with its remedy (RETURN_EXCEEDS_PAYMENT), and names a missing option', async () => {
     const { outboxId } = await enqueuePaid(db)
     const refused = await command(['return', outboxId, ...money.with(1, '10.51')])
     expect(refused).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('RETURN_EXCEEDS_PAYMENT') })
@@ -316,7 +316,7 @@ describe('symphony return', () => {
 })
 
 describe('symphony pause and resume', () => {
-  test('say in a dry run whether they are possible, and change nothing', async () => {
+  test('say in a dry run whether the pause or resume is possible, and change nothing', async () => {
     const { railType } = await enqueue(db)
     const trial = (verb: string) => json([verb, 'rail', railType, '--reason', 'closed', '--dry-run'])
     expect([await trial('pause'), await trial('resume')]).toMatchObject([{ possible: true }, { possible: false }])
@@ -327,7 +327,7 @@ describe('symphony pause and resume', () => {
     expect(await claim(db, railType)).toHaveLength(1)
   })
 
-  test('refuse an unknown name (UNKNOWN_NAME) without --force', async () => {
+  test('refuse an unknown rail or participant (UNKNOWN_NAME) without --force', async () => {
     const { railType } = await enqueue(db)
     const misspelt = railType.toUpperCase()
     for (const more of [[], ['--dry-run']]) {
@@ -359,7 +359,7 @@ describe('symphony pause and resume', () => {
     expect(late.stderr).toContain('was sent already')
   })
 
-  test('say, on a pause of a stream, that only ordered payments wait', async () => {
+  test('say, on a pause of a stream, that only ordered payments are stopped', async () => {
     const { participantId, railType } = await enqueue(db)
     const pause = ['pause', 'stream', participantId, '--reason', 'a dispute']
     for (const words of [[...pause, '--dry-run'], pause]) {

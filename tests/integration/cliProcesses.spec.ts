@@ -54,7 +54,7 @@ async function stateBehind(line: string): Promise<unknown> {
 }
 
 describe('symphony start', () => {
-  /** Folder of the first two tests, of which the second finds the server of the first. */
+  /** Folder of the first two tests. The second test finds the server that the first one started. */
   let dataDir: string
   beforeAll(async () => {
     const folder = await makeTestFolder()
@@ -132,7 +132,7 @@ describe('symphony start', () => {
       first.child.kill('SIGINT')
       expect((await first.ended).exitCode).toBe(0)
       await expect(new Client(url.trim()).connect()).rejects.toThrow(/ECONNREFUSED/)
-      // Another process may have the port by now. It does not know this token and answers 401.
+      // Another process may listen on the port by now. It does not know this token and answers 401.
       const answer = await send(accepted).then(({ status }) => status, String)
       expect(answer).toSatisfy((status) => status === 401 || String(status).includes('fetch failed'))
       for (const secret of ['access-token', 'process-login']) {
@@ -276,7 +276,7 @@ describe('symphony worker', () => {
     const refused = await startWorker(dispatch, 'x', '--port', String(portOf(taken)))
     expect(await refused.ended).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('PORT_TAKEN') })
     const usual = createServer().listen(7_421, '127.0.0.1')
-    // An error means that another process has the port, which serves the test as well.
+    // An error means that another process has the port. The test needs only that the port is taken.
     await Promise.race([once(usual, 'listening'), once(usual, 'error')]).catch(() => {})
     onTestFinished(() => void usual.close())
     const moved = await startWorker(dispatch, 'x')
@@ -319,7 +319,7 @@ describe('ledger verification in symphony worker', () => {
 
   test('does not run with --verify-rows-per-second 0', async () => {
     const worker = await startWorker('without_verifier', '--verify-rows-per-second', '0')
-    // A verifier would have finished its first run before the worker stops.
+    // By the time the worker stops, a verifier would have finished its first run.
     await stop(worker)
     const { rows } = await broken.queryNoRole('SELECT next_at::text FROM ledger_verification_passes')
     expect(rows).toEqual([{ next_at: '-infinity' }])

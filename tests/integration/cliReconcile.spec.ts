@@ -72,7 +72,7 @@ describe('symphony reconcile', () => {
     expect(JSON.parse(byExtension.stdout)).toEqual(again)
   })
 
-  test('exits with 1 if statement and ledger differ, and prints both sides; with --json, with 0', async () => {
+  test('exits with 1 and prints both sides if statement and ledger differ; --json exits with 0', async () => {
     const rail = `bank-${randomUUID()}`
     const paid = await enqueuePaid(db, { railType: rail })
     const held = await enqueueHeld(db, rita, { railType: rail })
@@ -100,7 +100,7 @@ describe('symphony reconcile', () => {
     expect(JSON.parse(json.stdout).counts).toEqual({ ...NOTHING, paidTwice: 1, paidNotRecorded: 2, unknownEntry: 1 })
   })
 
-  test('reads a CSV file with named columns, a decimal comma, its dates and a reference pattern', async () => {
+  test('reads CSV by --columns, --decimal-comma, --date-format and --reference-pattern', async () => {
     const rail = `bank-${randomUUID()}`
     const { outboxId } = await enqueuePaid(db, { railType: rail, payload: { ...PAYLOAD, amount: '1010.50' } })
     const day = TODAY.split('-').toReversed().join('.')
@@ -118,7 +118,7 @@ describe('symphony reconcile', () => {
     })
   })
 
-  test('lets the rail of --rails list its payments in a period, without a file', async () => {
+  test('compares the payments that a rail of --rails lists for a period, without a statement file', async () => {
     const rail = `bank-${randomUUID()}`
     const { outboxId } = await enqueuePaid(db, { railType: rail })
     const payment = { reference: outboxId, bankReference: 'P-1', amount: '10.50', currency: 'EUR', bookedOn: TODAY }
@@ -168,7 +168,7 @@ describe('symphony reconcile', () => {
     ['wrong columns', ['--rail', 'x', '--columns', 'Betrag'], 2, '--columns: expected a list such as reference='],
     ['a wrong pattern', ['--rail', 'x', '--reference-pattern', '('], 2, '--reference-pattern: expected a regular'],
     ['no list', ['--rail', 'x', '--from', '2026-01-01', '--to', '2026-01-01'], 2, 'statement: expected a statement'],
-  ])('names the option: %s', async ([, words, exitCode, message]) => {
+  ])('fails and names the option to correct: %s', async ([, words, exitCode, message]) => {
     const columns = words.includes('csv') ? ['--columns', 'reference=a,amount=b,currency=c,date=d'] : []
     const output = await command(['reconcile', ...words, ...columns])
     expect(output).toMatchObject({ exitCode, stderr: expect.stringContaining(message) })

@@ -19,7 +19,7 @@ beforeAll(async () => {
 })
 beforeEach(async () => {
   await fixture.admin.query('DELETE FROM symphony.entry')
-  // A backend finishes its statement although its client is gone. The next test expects no session.
+  // A backend finishes its statement after its client is gone. The next test expects no session of the login.
   await fixture.endSessions()
   proxy = await TcpProxy.before(fixture.url())
 })
@@ -136,7 +136,8 @@ test.for(['none', 'transaction'] as const)(
       alterAnswer: (chunk) => {
         if (!dying) return chunk
         setImmediate(() => toDying.cut())
-        // Imitates a PANIC while the commit record is written. Its SQLSTATE alone would mean that nothing happened.
+        // Imitates a PANIC while PostgreSQL writes the commit record. SQLSTATE 53100 by itself would mean that nothing
+        // was committed.
         return fatal('53100', 'could not write to the log')
       },
     })
@@ -177,7 +178,7 @@ test.for(['none', 'transaction'] as const)(
         await tx.query('SELECT 1')
       })
       .catch(caught)
-    // Both calls connect before the answers vanish, because this test is not about connecting.
+    // Both calls connect before the answers vanish, so that connecting cannot time out.
     await began.opened
     const alone = database.queryAsRole(fixture.worker, 'SELECT pg_catalog.pg_sleep(1)').catch(caught)
     await expect.poll(sleepers, POLL_OPTIONS).toBe(1)

@@ -42,7 +42,7 @@ const endListeners = () =>
 
 const kindsOf = (states: ListenState[]) => states.map(({ state }) => state)
 
-test('a listener receives the notifications of its channel in order, and of no other channel', async () => {
+test('a listener receives the notifications of its channel in order, and none of other channels', async () => {
   const { received } = await listen()
   await notify('other', 'other channel')
   await notify('1')
@@ -111,7 +111,7 @@ test('closing a listener does not wait for a silent server, and reports nothing 
   const { states, listener } = await listen(proxy.port, { heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500 })
   proxy.traffic = 'vanishes'
   await expect.poll(() => kindsOf(states), POLL_OPTIONS).toEqual(['lost'])
-  // By now the first attempt to reconnect has begun, and would take two seconds to fail.
+  // By now the first attempt to reconnect has begun. It would take two seconds to fail.
   await new Promise((resolve) => setTimeout(resolve, 300))
   const before = performance.now()
   await listener.close()

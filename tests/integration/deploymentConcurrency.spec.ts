@@ -34,7 +34,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 concurrent deployers', () => {
     expect(await doctor({ url: db.url, schema: db.schema })).toMatchObject({ ok: true })
   })
 
-  test('record one deployment each if three of them use reapply', async () => {
+  test('record one deployment each if all three use reapply', async () => {
     const db = await database('deployed')
     const options = { url: db.url, schema: db.schema, reapply: true }
     await Promise.all(Array.from({ length: 3 }, () => deploy(options)))
@@ -43,7 +43,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 concurrent deployers', () => {
   })
 
   test.each(['superuser', 'login with CREATEROLE'])(
-    'deploy to three databases of a server without the roles of Symphony, each as a %s',
+    'succeed in three databases of a server without symphony roles, each as a %s',
     async (who) => {
       const server = await startPrivateServer({ settings: { fsync: 'off' } })
       try {
@@ -73,7 +73,8 @@ describe('a deployment behind a long transaction', () => {
     )
     const writer = await db.connect()
     const blocked = deploy({ url: db.url, schema: db.schema, reapply: true })
-    // A waiting ALTER blocks every later statement on that table, so the deployment must wait only briefly at a time.
+    // A waiting ALTER blocks every later statement on its table, so the deployment must give up its lock request after
+    // a short wait.
     let longestMs = 0
     for (let n = 0; n < 20; n += 1) {
       const before = performance.now()

@@ -61,7 +61,7 @@ test('an older release cannot be deployed after the migration (DEPLOYMENT_NEWER_
   await expect(deploy(target())).rejects.toMatchObject({ code: 'DEPLOYMENT_NEWER_DATABASE' })
 })
 
-test('an applied migration that was edited is refused, also with reapply', async () => {
+test('an applied migration whose file was edited is refused, even with reapply', async () => {
   await writeFile(join(folder, 'schema', 'migrations', '0001_pending_note.sql'), `-- edited\n${MIGRATION}`)
   for (const reapply of [false, true])
     await expect(migrated.deploy({ ...target(), reapply })).rejects.toMatchObject({

@@ -13,7 +13,7 @@ const root = join(import.meta.dirname, '..', '..')
 const run = promisify(execFile)
 const RUN_GUIDES = new Set([...GUIDES, ...PEER_GUIDES])
 
-/** Spec that runs the program of each page. `npm run guides` runs the programs of guides. */
+/** The spec that runs the program of each page. `npm run guides` runs the programs of the guide pages. */
 const PROGRAMS: Readonly<Record<string, string>> = {
   'README.md payment.mjs': 'tests/contract/package.spec.ts',
   'docs/coding/brokers.md queue.mjs': 'tests/workspaces/brokers/support/pasteProgram.ts',
@@ -25,7 +25,7 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   'docs/concepts/messages.md receipts.mjs': 'tests/integration/docsPrograms.spec.ts',
   'docs/concepts/scheduler.md schedule.mjs': 'tests/integration/docsPrograms.spec.ts',
 }
-/** Number of blocks of each page that cannot be executed. Each block states its reason. */
+/** Number of blocks per page that cannot be executed. Each such block states its reason. */
 const NOT_RUN: Readonly<Record<string, number>> = {
   'docs/coding/brokers.md': 1,
   'docs/operate/auditor.md': 1,

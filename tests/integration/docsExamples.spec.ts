@@ -45,7 +45,7 @@ test.concurrent('the program of testing.md passes under node --test', async () =
   }
 })
 
-test.concurrent('typescript-from-zero.md compiles with its tsconfig, and its test passes', async () => {
+test.concurrent('the project of typescript-from-zero.md compiles with its tsconfig, and its test passes', async () => {
   const blocks = codeBlocks(await readFile(join(root, 'docs', 'start', 'typescript-from-zero.md'), 'utf8'))
   const elsewhere = await mkdtemp(join(tmpdir(), 'symphony-docs-'))
   try {

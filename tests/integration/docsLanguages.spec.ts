@@ -20,7 +20,7 @@ test('the SQL of other-languages.md needs only symphony_ingest and is idempotent
   const client = await till.connect()
   await client.query('SET search_path TO public')
   const enqueue = async (text: string) => {
-    // A simple query with several statements has several results. The types of the driver declare one.
+    // A simple query with several statements returns several results, but the types of the driver declare one.
     const answers: unknown = await client.query(text)
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the third statement of the program returns the row
     const [, , { rows }] = answers as [

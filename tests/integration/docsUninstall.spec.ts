@@ -6,7 +6,7 @@ import { runGuide } from '../../scripts/guides/runGuide.mjs'
 import { startPrivateServer } from '../support/server.js'
 import { ask } from '../support/standby.js'
 
-test('uninstall.md drops the schema, the roles and the login, and nothing else', async () => {
+test('the commands of uninstall.md drop the schema, the roles and the login, and nothing else', async () => {
   const server = await startPrivateServer()
   const folder = await mkdtemp(join(tmpdir(), 'symphony-guide-'))
   await chmod(folder, 0o755)

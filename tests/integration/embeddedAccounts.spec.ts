@@ -56,7 +56,7 @@ describe('an embedded server of an ordinary user', () => {
     expect(await answers(starter.report.url)).toBe(true)
     await starter.end('stop')
 
-    // Root starts the server under the account that owns the cluster. For another user this is a normal start.
+    // As root, the second start uses the account that owns the cluster. For another user this is a normal start.
     const visit = await startEmbedded({ dataDir: home, binaries: kit.binaries })
     expect(await answers(visit.url)).toBe(true)
     expect((await stat(join(home, 'postgres/data/postmaster.pid'))).uid).toBe(starter.report.uid)
@@ -103,7 +103,7 @@ describe('an embedded server of an ordinary user', () => {
       await expect(lstat(join(folder, target))).rejects.toMatchObject({ code: 'ENOENT' })
       expect((await lstat(join(dataDir, copies[0] ?? '', target))).isSymbolicLink()).toBe(true)
     }
-    // The copy is made once.
+    // A second start must not copy the package again.
     const made = (await stat(join(dataDir, copies[0] ?? ''))).ctimeMs
     await (await kit.start({ dataDir, binaries }, account)).end('stop')
     expect((await stat(join(dataDir, copies[0] ?? ''))).ctimeMs).toBe(made)
@@ -152,7 +152,7 @@ describe('an embedded server in a project folder of mode 0700', () => {
     expect((await readdir(moved)).map((name) => name.replace(/-.*/, '')).toSorted()).toEqual(['binaries', 'postgres'])
     expect((await stat(join(moved, 'postgres/password'))).mode & 0o777).toBe(0o600)
 
-    // Start, adopt and stop still find the cluster through the data folder.
+    // Start, adopt and stop find the moved cluster through the data folder.
     const second = await startEmbedded({ ...options, detached: true })
     expect(second.url).toBe(first.url)
     expect(await startEmbedded(options)).toMatchObject({ adopted: true, url: first.url })

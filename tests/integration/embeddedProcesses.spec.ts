@@ -82,9 +82,9 @@ describe('startEmbedded', () => {
     await serverIsGone(dataDir)
   })
 
-  test('starts although a killed starter left its data.starting link in the folder', async () => {
+  test('starts although a killed process left its data.starting link in the folder', async () => {
     const dataDir = await usedDataDir()
-    // The mark of a starter with a pid that does not exist.
+    // Imitates the link that a killed starter leaves: it names a pid that does not exist.
     await symlink('2147483646', join(dataDir, 'postgres', 'data.starting'))
     const server = await startEmbedded({ dataDir })
     expect(server.adopted).toBe(false)
@@ -105,8 +105,8 @@ describe('startEmbedded', () => {
   })
 })
 
-describe('an owned server', () => {
-  test('is stopped cleanly by the watchdog when its starter is killed, and loses no commit', async () => {
+describe('an embedded server that its starting process owns', () => {
+  test('is stopped cleanly by the watchdog when its starting process is killed; no commit is lost', async () => {
     const dataDir = await usedDataDir()
     const starter = await kit.start({ dataDir })
     await insertOne(starter.report.url)
@@ -152,7 +152,7 @@ describe('an owned server', () => {
     await expect(embeddedUrl(dataDir)).rejects.toMatchObject({ code: 'EMBEDDED_NOT_RUNNING' })
   })
 
-  test('is stopped by stopEmbedded only with force (EMBEDDED_OWNED)', async () => {
+  test('is stopped by stopEmbedded only with force: true (else EMBEDDED_OWNED)', async () => {
     const dataDir = await usedDataDir()
     const starter = await kit.start({ dataDir })
     await expect(stopEmbedded(dataDir)).rejects.toMatchObject({
@@ -166,7 +166,7 @@ describe('an owned server', () => {
   })
 })
 
-describe('a server that was killed', () => {
+describe('an embedded server that was killed', () => {
   test('recovers its commits at the next start', async () => {
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
@@ -180,8 +180,8 @@ describe('a server that was killed', () => {
   })
 })
 
-describe('a detached server', () => {
-  test('outlives its starter until stopEmbedded stops it', async () => {
+describe('a detached embedded server', () => {
+  test('keeps running after its starting process ends, until stopEmbedded stops it', async () => {
     const dataDir = await usedDataDir()
     const starter = await kit.start({ dataDir, detached: true })
     expect(await starter.end('SIGKILL')).toBe('SIGKILL')
@@ -235,7 +235,7 @@ describe('a database of embedded:FOLDER after the end of the process that starte
     await third.end('stop')
   })
 
-  test('names the folder and the reason if the server cannot start (CONNECT_FAILED)', async () => {
+  test('names the folder and the reason if the server cannot start again (CONNECT_FAILED)', async () => {
     const { dataDir, portOf } = await orphanedDatabase()
     const version = join(dataDir, 'postgres/data/PG_VERSION')
     await writeFile(version, '9\n')

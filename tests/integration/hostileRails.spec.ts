@@ -140,7 +140,7 @@ describe.for(['exit', 'block'] as const)('a rail that ends or blocks its worker 
     await expect
       .poll(async () => (await attemptRows(db, resend.outboxId)).at(-1)?.state, POLL_OPTIONS)
       .toBe('DISPATCHED')
-    // A hold rail is never called again. The answer of a blocked worker is a late outcome, or still in time.
+    // A hold rail is never called again. A blocked worker reports its answer late, or still within its lease.
     await expect
       .poll(async () => {
         const [pending, events, attempts] = await Promise.all([

@@ -19,7 +19,7 @@ function statusCounts(responses: readonly Response[]): Record<string, number> {
   return counts
 }
 
-test('24 equal requests at once create one item: one answer is 201, the other 23 are 200', async () => {
+test('24 equal POST requests at once create one item: one gets 201, 23 get 200', async () => {
   const instruction = instructionOf(`participant-${randomUUID()}`, '1.00')
   const responses = await Promise.all(
     Array.from({ length: RACERS }, () => fixture.post(instruction, instruction.instructionId)),
@@ -30,7 +30,7 @@ test('24 equal requests at once create one item: one answer is 201, the other 23
   expect(new Set(bodies.map(({ sequenceId }) => sequenceId))).toEqual(new Set(['1']))
 })
 
-test('24 instructions with one key at once create one item; the other 23 get 409 KEY_REUSED', async () => {
+test('24 instructions with one key at once create one item; 23 requests get 409 KEY_REUSED', async () => {
   const key = `key-${randomUUID()}`
   const participantId = `participant-${randomUUID()}`
   const ids = Array.from({ length: RACERS }, (_, index) => `instruction-${index}-${key}`)
@@ -50,7 +50,7 @@ test('24 instructions with one key at once create one item; the other 23 get 409
   expect(rows).toEqual([{ instruction_id: winner, sequence_id: 1n }])
 })
 
-test('24 different payloads with one key at once create one item; the other 23 get 409', async () => {
+test('24 different payloads with one key at once create one item; 23 requests get 409', async () => {
   const participantId = `participant-${randomUUID()}`
   const responses = await Promise.all(
     Array.from({ length: RACERS }, (_, index) =>

@@ -70,7 +70,9 @@ describe.concurrent('runAsLeader', () => {
     expect(await run).toBe('done')
   })
 
-  test('waits for the function after a loss, and then leads again with a greater token', async ({ expect }) => {
+  test('waits until the function returns after a lost lease, then leads again with a greater token', async ({
+    expect,
+  }) => {
     const resource = buildResource()
     const events: LeaseEvent[] = []
     const stop = new AbortController()
@@ -87,7 +89,7 @@ describe.concurrent('runAsLeader', () => {
     await aborted(terms[0]!.signal)
     expect(terms[0]!.signal.reason).toBeInstanceOf(LostLeaseError)
     expect(() => terms[0]!.throwIfLost()).toThrow(LostLeaseError)
-    // The first call has not returned, so there is no second one although the resource is free.
+    // The first call has not returned, so the leader function is not called again although the resource is free.
     expect(terms).toHaveLength(1)
     const lostToken = terms[0]!.fencingToken
     first.resign()
@@ -102,7 +104,9 @@ describe.concurrent('runAsLeader', () => {
     ])
   })
 
-  test('reports an error of the function after a loss (lease.interrupted), and leads again', async ({ expect }) => {
+  test('reports an error of the function after a lost lease (lease.interrupted), and leads again', async ({
+    expect,
+  }) => {
     const resource = buildResource()
     const events: LeaseEvent[] = []
     let calls = 0

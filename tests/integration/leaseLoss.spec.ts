@@ -19,7 +19,7 @@ async function leasesBehindProxy(
   const url = new URL(target.url)
   url.port = String(proxy.port)
   const database = openDatabase({ url: url.href, schema: target.schema, closeTimeoutMs: 0 })
-  // Connects before anything is timed.
+  // Connects first, so that connecting does not count in the measured time.
   await database.queryAsRole('symphony_executor', 'SELECT 1')
   const events: LeaseEvent[] = []
   const onEvent = (event: LeaseEvent) => void events.push(event)
@@ -63,7 +63,7 @@ describe.concurrent('PRIM-POSTGRES-LEASE-006 a lost lease', () => {
     const lease = (await new Leases(own.as('symphony_executor')).acquire(resource, { durationMs: 3_000 }))!
     const resume = await freezeServer(own)
     onTestFinished(resume)
-    // A renewal that waits for an answer also ends with the abort.
+    // The abort also ends a renewal that waits for an answer.
     const asking = lease.tryRenewNow()
     const abortedAt = await abortTime(lease)
     expect(await asking).toBe(false)
@@ -114,7 +114,7 @@ describe.concurrent('a lease during a fault of its database', () => {
 
   test('reports an error of a renewal as lease.fault, and retries until it succeeds', async (context) => {
     const { expect } = context
-    // A separate database, because no lease can be renewed in it for a while.
+    // Uses a separate database, because this test makes every renewal in it fail for a while.
     await using own = await createTestDatabase()
     const { leases, events } = await leasesBehindProxy(context, undefined, own)
     const resource = buildResource()
@@ -129,7 +129,7 @@ describe.concurrent('a lease during a fault of its database', () => {
     await lease.release()
   })
 
-  test('ends an unanswered release no later than its expiry', async (context) => {
+  test('stops waiting for an unanswered release no later than its expiry', async (context) => {
     const { expect } = context
     const { proxy, leases } = await leasesBehindProxy(context)
     const lease = (await leases.acquire(buildResource(), { durationMs: 2_000 }))!

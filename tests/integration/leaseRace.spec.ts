@@ -41,7 +41,7 @@ describe('with concurrent calls on one lease,', () => {
     expect((await leaseRow(db, resource)).owner).toMatch(/^racer-/)
   })
 
-  test('an expired lease is neither renewed nor released; only an acquire succeeds', async () => {
+  test('an expired lease can be neither renewed nor released, only acquired again', async () => {
     const resource = buildResource()
     const grant = await acquireLease(executor(), { resource, owner: 'late', ...LONG })
     await expireResource(db, resource)
@@ -61,7 +61,7 @@ test.each(['renewed', 'released'])(
     const resource = buildResource()
     const grant = await acquireLease(executor(), { resource, owner: 'o', ...LONG })
     const claim = { resource, owner: 'o', leaseId: grant!.leaseId }
-    // The lock below changes nothing: the waiting call reads the same row, only later.
+    // The lock changes nothing in the row. It only makes the waiting call read the row later.
     await db.queryNoRole(
       `UPDATE symphony_leases SET expires_at = clock_timestamp() + interval '300 milliseconds' WHERE resource = $1`,
       [resource],
@@ -87,7 +87,7 @@ test.each(['renewed', 'released'])(
 )
 
 describe('purgeIdleLeases during an acquire', () => {
-  test('makes an acquire of the removed resource wait; the tokens keep growing', async () => {
+  test('makes an acquire of the purged resource wait; its fencing tokens still grow', async () => {
     const { resource, lastToken } = await deadResource()
     const remover = await openConnection(db, 'symphony_executor')
     await remover.query('BEGIN')

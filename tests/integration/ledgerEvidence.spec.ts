@@ -16,7 +16,7 @@ import { LedgerFixture } from '../support/ledgerFixture.js'
 import { createPerson } from '../support/outboxPeople.js'
 import { failureOf } from '../support/race.js'
 
-// Functions that count their branches differ from the manifest. An evidence bundle would be refused.
+// Branch counters change function bodies, for which an evidence bundle is refused.
 const fixture = closeAfterAll(await LedgerFixture.open({ countBranches: false }))
 const [ann, bob] = [await createPerson(fixture.db, 'anna'), await createPerson(fixture.db, 'boris')]
 let words: readonly string[]
@@ -59,7 +59,7 @@ describe('an evidence bundle', () => {
     if (exitCode !== 0) throw new Error(stderr)
   })
 
-  test('is the same byte for byte when it is written again from the same state', async () => {
+  test('is identical byte for byte when it is written twice from the same state', async () => {
     const again = fixture.file('again')
     expect(await command(...words, '--out', again, '--key', fixture.file('key.pem'))).toMatchObject({ exitCode: 0 })
     expect(await contentsOf(again)).toEqual(await contentsOf(folder))
@@ -84,7 +84,7 @@ describe('an evidence bundle', () => {
     expect(Object.keys(JSON.parse(contents.get('settings.json') ?? '{}'))).toEqual(['deployment', 'server'])
   })
 
-  test('lists the limits in force beside the events that set them, with both people', async () => {
+  test('lists each limit in force with the events that set it and both people', async () => {
     const { limits, events } = JSON.parse((await contentsOf(folder)).get('limits.json') ?? '')
     const rule = { kind: 'count', limit_value: '5', rail_type: 'SEPA', window_seconds: 60 }
     expect(limits).toMatchObject([{ limit_name: 'second', ...rule, set_by: bob.name, set_at: expect.any(Number) }])
@@ -148,21 +148,24 @@ describe('an evidence bundle', () => {
       ({ events }) => ({ events: events.slice(1), findings: [] }),
       /was closed and is missing$/,
     ],
-  ])('is refused with %s of a reconciliation, although the manifest fits', async (_change, edit, problem) => {
-    const bundle = unsigned(await contentsOf(folder))
-    expect(acceptsBytes(bytesIn(bundle))).toBe(true)
-    const runs = edit(parseRuns(bundle.get('reconciliations.ndjson') ?? '')!)
-    const forged = unsigned(
-      new Map([
-        ...bundle,
-        ['reconciliations.ndjson', writeRuns(runs)],
-        ['reconciliations.json', stableJson(describeRuns(runs))],
-      ]),
-    )
-    expect(() => checkBundle(bytesIn(forged))).toThrow(problem)
-  })
+  ])(
+    'is refused with %s of a reconciliation, although its manifest matches the files',
+    async (_change, edit, problem) => {
+      const bundle = unsigned(await contentsOf(folder))
+      expect(acceptsBytes(bytesIn(bundle))).toBe(true)
+      const runs = edit(parseRuns(bundle.get('reconciliations.ndjson') ?? '')!)
+      const forged = unsigned(
+        new Map([
+          ...bundle,
+          ['reconciliations.ndjson', writeRuns(runs)],
+          ['reconciliations.json', stableJson(describeRuns(runs))],
+        ]),
+      )
+      expect(() => checkBundle(bytesIn(forged))).toThrow(problem)
+    },
+  )
 
-  test('is refused if reconciliations.json differs from the rows, although the manifest fits', async () => {
+  test('is refused if reconciliations.json differs from the rows, although its manifest matches', async () => {
     const bundle = unsigned(await contentsOf(folder))
     const readable = (bundle.get('reconciliations.json') ?? '').replace('paid_twice', 'matched')
     const forged = unsigned(new Map([...bundle, ['reconciliations.json', readable]]))
@@ -328,7 +331,7 @@ function firstOf(functions: Record<string, unknown>): object {
 }
 
 const MANIFEST = 'MANIFEST.sha256'
-/** Files whose content the check parses. */
+/** Files that `shortened` keeps whole, because the check parses them. */
 const WHOLE = new Set([
   'blocks.ndjson',
   'checkpoint-key.pem',

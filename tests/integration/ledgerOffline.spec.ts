@@ -30,7 +30,7 @@ function command(words: readonly string[]): Promise<CommandOutput> {
   return symphony(words, { DATABASE_URL: fixture.db.url, SYMPHONY_SCHEMA: fixture.db.schema })
 }
 
-/** Tampers as a superuser in a transaction, calls `look` inside it and rolls back. */
+/** Tampers as a superuser in a transaction, calls `look` in that transaction and rolls back. */
 async function afterTamper<T>(
   kind: TamperKind,
   read: (superuser: Parameters<typeof disableGuards>[0]) => Promise<T>,
@@ -63,7 +63,7 @@ describe('checkpoints', () => {
     })
   })
 
-  test('do not cover later blocks and rows; verify counts those rows', async () => {
+  test('do not cover later blocks and rows, which verify counts separately', async () => {
     const file = fixture.file('window.ndjson')
     await fixture.checkpoint(file)
     await enqueue(fixture.db)
@@ -96,7 +96,7 @@ describe('checkpoints', () => {
     expect(await failureOf(stat(file))).toMatchObject({ code: 'ENOENT' })
   })
 
-  test('are refused with any changed byte, a missing line, another key or a partial last line', async () => {
+  test('are refused with a changed byte, a missing line, another key or a partial last line', async () => {
     const file = fixture.file('bytes.ndjson')
     await fixture.checkpoint(file)
     await enqueue(fixture.db)
@@ -130,7 +130,7 @@ describe('checkpoints', () => {
     expect(await failureOf(fixture.checkpoint(file))).toMatchObject({ code: 'CHECKPOINT_BUSY' })
   })
 
-  test('survive the command rebuild, which needs --yes and empties search and charts', async () => {
+  test('still verify after symphony ledger rebuild --yes, which empties search and charts', async () => {
     expect(await command(['ledger', 'rebuild'])).toMatchObject({
       exitCode: 2,
       stderr: expect.stringContaining('--yes'),
@@ -140,7 +140,7 @@ describe('checkpoints', () => {
     expect(await fixture.verify()).toMatchObject({ breakCount: 0 })
   })
 
-  test('work with the commands keygen, checkpoint and verify; each mistake has its error code', async () => {
+  test('are written and checked by keygen, checkpoint and verify; each mistake has an error code', async () => {
     const key = fixture.file('key.pem')
     const pub = fixture.file('pub.pem')
     const out = fixture.file('by-command.ndjson')
@@ -198,7 +198,7 @@ describe('a ledger export', () => {
     expect(report.notJudged).toEqual(['I1', 'I3', 'I4', 'I5', 'I8', 'I10'])
   })
 
-  test('fails the audit for a missing attempt (I6) or a second terminal outcome (I2)', async () => {
+  test('fails the audit after a removed attempt (I6) or a second terminal outcome (I2)', async () => {
     const without = await createCopy('without')
     await rewriteFile(without, 'rows.ndjson', (lines) => lines.filter((line) => line !== attempts(lines)[0]))
     const gap = await (await openLedger({ exportFolder: without })).audit()
@@ -249,7 +249,7 @@ describe('a ledger export', () => {
     expect(breaks[0]).toMatchObject({ block: expect.stringMatching(/^\d+$/) })
   })
 
-  test('is written by a command into a new folder, and verifies with its own checkpoints', async () => {
+  test('is written by symphony ledger export into a new folder, and verifies with its checkpoints', async () => {
     const out = fixture.file('by-command')
     const checkpoints = fixture.file('by-command.ndjson')
     const pub = fixture.file('pub.pem')
@@ -267,7 +267,7 @@ describe('a ledger export', () => {
     expect(await symphony(['ledger', 'verify', '--export', out, '--drained'])).toMatchObject({ exitCode: 2 })
   })
 
-  test('leaves no folder behind if it fails', async () => {
+  test('leaves no folder behind if writing it fails', async () => {
     const source = databaseSource({ query: () => Promise.reject(new Error('cut off')) })
     await failureOf(exportLedger(source, fixture.file('nothing')))
     expect((await readdir(fixture.folder)).filter((name) => name.includes('nothing'))).toEqual([])

@@ -79,7 +79,7 @@ describe('seal_ledger_block', () => {
     await expectSealedOnce()
   })
 
-  test('reads the rows of its block, and not the backlog after them', async () => {
+  test('reads only the rows of its block, not the backlog after them', async () => {
     const pagesForOneBlock = async () => {
       const { rows } = await fixture.db.queryNoRole<{ 'QUERY PLAN': [{ Plan: Record<string, number> }] }>(
         `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM outbox_block_entries(
@@ -89,7 +89,8 @@ describe('seal_ledger_block', () => {
       const plan = rows[0]!['QUERY PLAN'][0].Plan
       return plan['Shared Hit Blocks']! + plan['Shared Read Blocks']!
     }
-    // Seals a first block to start after. The first measurement below only loads the catalog caches.
+    // Seals a first block, so that the measured call starts after it. The first measurement only loads the catalog
+    // caches.
     await enqueue(fixture.db)
     await fixture.sealAll()
     const write = async (transactions: number) => {
@@ -124,14 +125,14 @@ describe('seal_ledger_block with rows that become visible late', () => {
     await late.query('BEGIN')
     await enqueuePaymentOutbox(late, buildInstruction())
     await complete(fixture.db, await enqueueAndClaim(fixture.db), { state: 'DISPATCHED', railReference: 'r' })
-    // The second item was written and committed after the first one, so it waits for the open transaction.
+    // The second item was committed after the first transaction began, so its rows wait until that transaction ends.
     expect(await fixture.seal()).toEqual([])
     await late.query('COMMIT')
     await fixture.sealAll()
     await expectSealedOnce()
   })
 
-  test('waits for a transaction that writes before and after the call, under a savepoint', async () => {
+  test('waits for an open transaction with writes under a savepoint that is rolled back later', async () => {
     const late = await openConnection(fixture.db, 'symphony_ingest')
     await late.query('BEGIN')
     await enqueuePaymentOutbox(late, buildInstruction())
@@ -163,7 +164,7 @@ describe('seal_ledger_block with rows that become visible late', () => {
     await expectSealedOnce()
   })
 
-  test('may seal the second event of an item before the first; the ledger still verifies', async () => {
+  test('may seal event 2 of an item before event 1; the ledger still verifies', async () => {
     const [held, other] = [await enqueue(fixture.db), await enqueue(fixture.db)]
     const older = await openConnection(fixture.db, 'symphony_control')
     await older.query('BEGIN')
@@ -218,7 +219,7 @@ describe('concurrent sealers', () => {
     await expectSealedOnce()
   })
 
-  test('do not wait for a sealer that has locked the last block; writers do not wait either', async () => {
+  test('do not wait for another sealer that has locked the last block, and neither do writers', async () => {
     await enqueue(fixture.db)
     await fixture.sealAll()
     await enqueue(fixture.db)
@@ -232,7 +233,7 @@ describe('concurrent sealers', () => {
     await expectSealedOnce()
   })
 
-  test('write the first block of a ledger once', async () => {
+  test('write the first block of a ledger only once', async () => {
     const other = await fixture.beside()
     try {
       await enqueue(other.db)
@@ -312,7 +313,7 @@ describe('readSealingStatus', () => {
       const { rows } = await holder.query<{ pid: number }>('SELECT pg_backend_pid() AS pid, pg_current_xact_id()')
       const { pid } = rows[0]!
       await enqueue(fixture.db)
-      // A transaction of another test on this server may be older for a while.
+      // A transaction of another test on this server may be the oldest one for a while.
       await expect
         .poll(() => readSealingStatus(readonly()), POLL_OPTIONS)
         .toMatchObject({
@@ -334,7 +335,7 @@ describe('readSealingStatus', () => {
     await fixture.sealAll()
   })
 
-  test('names no session if rows could be sealed and no worker seals them', async () => {
+  test('names no session if every row can be sealed and no worker does so', async () => {
     await enqueue(fixture.db)
     await expect
       .poll(() => readSealingStatus(readonly()), POLL_OPTIONS)

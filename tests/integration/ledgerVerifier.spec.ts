@@ -94,7 +94,7 @@ describe('a verification pass over an unchanged ledger', () => {
     expect(events).toEqual([])
   })
 
-  test('records nothing if there is no block', async () => {
+  test('records nothing for a ledger without blocks', async () => {
     const empty = await fixture.beside()
     try {
       expect(await verifyLedgerBlock(empty.db.as('symphony_executor'), RATE, 0)).toBeUndefined()
@@ -273,7 +273,7 @@ async function forge(reference: string): Promise<void> {
 }
 
 describe('a break of the ledger', () => {
-  test('is recorded at once, and stays in the records until a complete pass finds no break', async () => {
+  test('is recorded at once, and each record counts it until a complete pass finds no break', async () => {
     await forge('forged')
     onTestFinished(() => forge('TX-1'))
     const verifier = new LedgerVerifier(executor())
@@ -286,7 +286,7 @@ describe('a break of the ledger', () => {
     const { rowsChecked } = await readPlace()
     expect(await readRecords()).toEqual([{ rows: rowsChecked, breaks: 1 }])
 
-    // Runs the rest of this pass, and the next pass up to its last block.
+    // Completes this pass, and runs the next pass up to its last block.
     await forge('TX-1')
     expect((await verifyAll(verifier)).flatMap(({ breaks }) => breaks)).toEqual([])
     expect((await readRecords()).at(-1)).toEqual({ rows: rowCount, breaks: 1 })
@@ -348,7 +348,7 @@ async function timed<T>(run: () => Promise<T>): Promise<{ value: T; before: numb
 }
 
 describe('the verification rate', () => {
-  test('counts a block of fewer than 50 rows as 50, less one second of credit for idle time', async () => {
+  test('counts a block of fewer than 50 rows as 50, and grants one second of credit for idle time', async () => {
     const { value, before, after } = await timed(() => verifyLedgerBlock(executor(), 1, 0))
     expect(value?.rowCount).toBeLessThan(50)
     const { nextAt } = await readPlace()
@@ -357,7 +357,7 @@ describe('the verification rate', () => {
     expect(await verifyLedgerBlock(executor(), RATE, 0)).toBeUndefined()
   })
 
-  test('calculates the next due time from the last due time, not from the verification', async () => {
+  test('sets the next due time relative to the last due time, not to the time of verification', async () => {
     await fixture.db.queryNoRole(
       `UPDATE ledger_verification_passes SET next_at = clock_timestamp() - interval '10 milliseconds'`,
     )
@@ -411,7 +411,7 @@ describe('seal_ledger_block with an interval', () => {
     await other.sealAll()
     await enqueue(other.db)
     expect(await sealLedgerBlock(role, 100, HOUR_MS)).toBeUndefined()
-    // After a block older than the interval the next block is sealed. With the interval 0 any block is old enough.
+    // A block older than the interval allows the next block. With the interval 0 every block is old enough.
     await expect.poll(() => sealLedgerBlock(role, 100, 1), POLL_OPTIONS).toEqual({ blockNo: 2n, rowCount: 1 })
     await enqueue(other.db)
     await expect.poll(() => sealLedgerBlock(role, 100, 0), POLL_OPTIONS).toEqual({ blockNo: 3n, rowCount: 1 })

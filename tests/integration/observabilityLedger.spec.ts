@@ -31,7 +31,7 @@ afterAll(async () => {
   await fixture.close()
 })
 
-/** Worker that leases items and dies. No metric counts it, and it writes nothing to the ledger. */
+/** Worker that leases items and dies. Its claims reach no metric, and it writes nothing to the ledger. */
 const DEAD = 'dead'
 const REPAIRER = 'repairer'
 let relayers = 0
@@ -159,7 +159,8 @@ test('/metrics shows the same counts as the ledger after each kind of outcome', 
   }
   const main = meteredRelayer(Object.values(rails), { concurrency: 50 })
 
-  // 3 FAILED, 3 RETRYABLE (one unknown), 6 DISPATCHED; 2 FAILED unsent; an unlisted code; 2 held; one inquiry later.
+  // Outcomes of these 12 items: 3 FAILED, 3 RETRYABLE (one of unknown outcome) and 6 DISPATCHED. Further items: 2
+  // FAILED without a call, one unlisted code, 2 held, one inquired later.
   await enqueueMany('plain', 12)
   await enqueueMany('checked', 2, { amount: '0', currency: 'EUR', destination: 'X' })
   await enqueueMany('coded', 1)
@@ -204,7 +205,7 @@ test('/metrics shows the same counts as the ledger after each kind of outcome', 
     .filter(([name]) => name.startsWith('holds_placed_total'))
     .reduce((sum, [, value]) => sum + value, 0)
   expect({ ...shown, 'holds placed': holds }).toEqual(counted)
-  // Checks that the run produced these counts. Otherwise zero would equal zero above.
+  // Checks that the run produced these counts. Otherwise the comparison above could compare zero with zero.
   expect(counted).toMatchObject({
     'attempts_total{state="FAILED",kind="payment"}': 3 + 2 + 1 + 1 + 1,
     'attempts_total{state="RETRYABLE",kind="payment"}': 3 + 1 + 2 + 1 + 3,

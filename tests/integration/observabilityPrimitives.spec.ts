@@ -64,7 +64,7 @@ test('inbox metrics equal the tables after handled, failed, dead and taken-over 
   )
   for (const topic of ['good', 'good', 'good', 'bad', 'poison', 'poison', 'unhandled']) await enqueued(db, { topic })
   await worker.runOnce()
-  // An expired claim of a dead worker.
+  // Leaves an expired claim, as a dead worker does.
   const { source } = await enqueued(db, { topic: 'good' })
   await db.queryNoRole(
     `UPDATE inbox_messages SET state = 'processing', claimed_by = 'dead', fence = gen_random_uuid(), claimed_at = now(),
@@ -113,7 +113,7 @@ test('scheduler metrics match the tables: late and missed runs, a refused timer 
   const scheduler = new SchedulerWorker(db.database, { listen: false }, metrics.scheduler.onEvent)
   const due = (name: string, ago: string) =>
     db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = now() - $2::interval WHERE job_name = $1`, [name, ago])
-  // Two jobs that are an hour late, and one that is on time.
+  // Creates two jobs that are an hour late, and one that is on time.
   await due(await createJob(db, { missedRuns: 'once' }), '1 hour')
   await due(await createJob(db, { missedRuns: 'skip' }), '1 hour')
   await due(await createJob(db), '0')
@@ -123,7 +123,7 @@ test('scheduler metrics match the tables: late and missed runs, a refused timer 
   ])
   for (const _ of [1, 2]) await scheduleTimer(db.as('symphony_ingest'), buildTimerDefinition())
   await scheduleTimer(db.as('symphony_ingest'), buildTimerDefinition({ dueAt: new Date(Date.now() + 86_400_000) }))
-  // A timer that the outbox refuses. Only a superuser can insert it.
+  // Creates a timer that the outbox refuses. Only a superuser can insert one.
   await db.queryNoRole(
     `INSERT INTO scheduler_timers (timer_id, topic, payload, delivery, due_at) VALUES (gen_random_uuid(), 'no topic', '{}', 'outbox', now())`,
   )
@@ -182,7 +182,7 @@ test('lease metrics count leases that are acquired, renewed, released, lost and 
   await third!.release()
 })
 
-test('fleet metrics say which databases answer', async () => {
+test('fleet metrics show which databases answer', async () => {
   for (const database of ['a', 'b', 'c']) metrics.fleet.onEvent({ type: 'platform.databaseAdded', database })
   metrics.fleet.onEvent({ type: 'platform.databaseDown', database: 'b' })
   metrics.fleet.onEvent({ type: 'platform.databaseRemoved', database: 'c' })
@@ -204,10 +204,10 @@ test('ledger_chain_breaks is absent until a verification is recorded', async () 
   }
 })
 
-test('process metrics give the build, the pools, memory, CPU and event loop', async () => {
+test('process metrics show the build, connection pools, memory, CPU time and event loop', async () => {
   await expect.poll(figures, POLL_OPTIONS).toMatchObject({
     [`symphony_build_info{version="9.9.9",node="${process.versions.node}"}`]: 1,
-    // More than one if earlier tests queried concurrently.
+    // The pool has more than one connection if earlier tests queried concurrently.
     'db_pool_connections{role="symphony_readonly",state="idle"}': expect.toSatisfy((count: number) => count >= 1),
     'db_pool_connections{role="symphony_readonly",state="in_use"}': 0,
     'db_pool_waiting{role="symphony_readonly"}': 0,

@@ -81,7 +81,7 @@ describe('one lease that 64 callers complete at once', () => {
     expect((await pendingRow(db, lease.outboxId)) === undefined).toBe(state !== 'RETRYABLE')
   })
 
-  test('is recorded with one of the different outcomes; the other callers get its state', async () => {
+  test('is recorded once if the callers report different outcomes; 63 get the recorded state', async () => {
     const lease = await enqueueAndClaim(db)
     const { values, errors } = await race(db, 'symphony_executor', RACERS, async (connection, index) => {
       const outcome = { ...outcomeOf(lease, STATES[index % 3]!), railReference: `ref-${index}`, latencyMs: index }
@@ -175,7 +175,7 @@ describe('a completion concurrent with another change of its lease', () => {
     ],
   ] as const
 
-  test.for(others)('never succeeds together with %s; exactly one succeeds', async ([, end]) => {
+  test.for(others)('succeeds, or %s succeeds, never both', async ([, end]) => {
     for (let round = 0; round < 4; round++) {
       const lease = await enqueueAndClaim(db)
       const { values, errors } = await race(
@@ -193,12 +193,12 @@ describe('a completion concurrent with another change of its lease', () => {
       expect(errors.every((error) => error instanceof LeaseLostError)).toBe(true)
       const completed = values[0] === 'completed'
       expect(await ledger(db, lease.outboxId)).toEqual(completed ? ['1 DISPATCHED'] : [])
-      // The item is terminal, or queued without a lease.
+      // The item is either terminal, or queued without a lease.
       expect((await pendingRow(db, lease.outboxId))?.lease_token).toBe(completed ? undefined : null)
     }
   })
 
-  test('never succeeds together with the repair of its expired lease', async () => {
+  test('succeeds, or the repair of the expired lease succeeds, never both', async () => {
     for (let round = 0; round < 4; round++) {
       const lease = await enqueueAndClaim(db)
       await db.queryNoRole(
@@ -211,7 +211,7 @@ describe('a completion concurrent with another change of its lease', () => {
           : repairExpiredLeases(connection, 1000, 'repair-1'),
       )
       expect(errors.every((error) => error instanceof LeaseLostError)).toBe(true)
-      // Repairs the lease if each completion was too late and each repair too early.
+      // In case every completion came after the expiry and every repair before it, repairs the lease now.
       await repairExpiredLeases(db.as('symphony_executor'), 1000, 'repair-1')
       const rows = await ledger(db, lease.outboxId)
       const completed = values.some((value) => !Array.isArray(value))

@@ -240,8 +240,8 @@ describe('concurrent claims', () => {
     await holder.query('BEGIN')
     const first = await claimOutboxBatch(holder, 4, 'worker-1', 600, { rails })
     expect(first.map(({ outboxId }) => outboxId)).toEqual(items.slice(0, 4).map(({ outboxId }) => outboxId))
-    // The claim ignores locks when it divides the batch: the older rail gets four items. These are locked, so the newer
-    // rail fills the batch.
+    // The claim divides the batch among the rails without regard to locks, so four places go to the older rail. Its
+    // items are locked, so the newer rail fills the batch.
     const second = await claim(db, rails, { batchSize: 6 })
     expect(second.map(({ outboxId }) => outboxId)).toEqual(items.slice(4).map(({ outboxId }) => outboxId))
     expect(await claim(db, rails)).toEqual([])

@@ -26,8 +26,8 @@ import {
 import { failureOf, openConnection, race, type Connection } from '../support/race.js'
 
 /**
- * The functions need READ COMMITTED. Under a stricter level a call fails with 40001 or returns the right answer. An old
- * snapshot never leads to a wrong answer.
+ * The functions need READ COMMITTED. Under a stricter level a call fails with 40001 or returns the right answer, never
+ * a wrong answer from an old snapshot.
  */
 
 const db = await useTestDatabase()
@@ -165,7 +165,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('in %s transactions,'
     })
     expect(errors).toEqual([])
     const ids = values.flat().map(({ outboxId }) => outboxId)
-    // A claimer that saw only rows leased to others stopped early. The last claim gets the remaining items.
+    // A claimer stops when it sees only rows that others have leased. The last claim gets the items that are left.
     const rest = await claim(db, rails)
     expect([...ids, ...rest.map(({ outboxId }) => outboxId)].toSorted()).toEqual(
       items.map((i) => i.outboxId).toSorted(),

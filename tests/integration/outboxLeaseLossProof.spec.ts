@@ -51,7 +51,7 @@ interface Loss {
   readonly outboxId: string
   readonly leaseToken: string
   readonly workerId: string
-  /** Outcome that this token had recorded, as the error reports it. */
+  /** Outcome that this token has recorded, which the error must contain. */
   readonly recorded?: { readonly attemptNo: number; readonly state: string }
 }
 
@@ -94,12 +94,12 @@ const losses: Readonly<Record<string, () => Promise<Loss>>> = {
     await holdLeasedOutboxItem(db.as('symphony_executor'), lost, WORKER, 'not this one')
     return lost
   },
-  'an item that it has completed': async () => {
+  'a lease that it has completed': async () => {
     const lost = await createLease()
     await complete(db, lost, { state: 'DISPATCHED' })
     return { ...lost, recorded: { attemptNo: 1, state: 'DISPATCHED' } }
   },
-  'an item that another worker has completed since': async () => {
+  'a lease whose item another worker has completed': async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
     await complete(db, await claimOnly(db, lost.railType), { state: 'DISPATCHED' })
@@ -127,7 +127,7 @@ async function traces(outboxId: string) {
   return [await pendingRow(db, outboxId), await attemptRows(db, outboxId), await eventRows(db, outboxId)]
 }
 
-describe.for(Object.entries(losses))('a worker without a live lease (it has %s)', ([, lose]) => {
+describe.for(Object.entries(losses))('a worker without a live lease (but with %s)', ([, lose]) => {
   test.for(names)('cannot %s (P7002); the error says whether its token recorded an outcome', async (name) => {
     const lost = await lose()
     const before = await traces(lost.outboxId)
@@ -240,7 +240,7 @@ describe('a lease renewal', () => {
     await renewing.close()
   })
 
-  test('never succeeds together with a concurrent repair of the same lease', async () => {
+  test('succeeds, or a concurrent repair of the same lease succeeds, never both', async () => {
     for (let round = 0; round < 10; round++) {
       const held = await createLease()
       // The lease expires while the calls run.
@@ -277,7 +277,8 @@ describe('a worker that lost its lease', () => {
       })
       expect(values).toEqual([{ attemptNo: 2, state: 'DISPATCHED', held: false }])
       expect(errors.every((error) => error instanceof LeaseLostError)).toBe(true)
-      // The lost lease recorded nothing. The other seven calls of the next holder get the state of its first one.
+      // The lost lease recorded nothing. Of the eight calls of the next holder, one succeeds and seven get its recorded
+      // state.
       expect(errors.filter((error) => error instanceof LeaseLostError && error.recorded !== undefined)).toHaveLength(7)
       expect(await ledger(db, lost.outboxId)).toEqual(['1 ZOMBIE_REQUEUE', '2 DISPATCHED'])
     }

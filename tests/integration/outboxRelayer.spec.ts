@@ -24,7 +24,7 @@ async function stateOf(outboxId: string): Promise<Record<string, unknown>> {
   return rows[0] ?? {}
 }
 
-/** Moves the item's attempts back in time and makes it due, so that a late request would have arrived by now. */
+/** Moves the item's attempts back in time and makes it due, as if settleMs had passed since the last call. */
 async function settle(outboxId: string, ago = '1 hour'): Promise<void> {
   await db.queryNoRole('ALTER TABLE payment_outbox_attempts DISABLE TRIGGER payment_outbox_attempts_is_append_only')
   await db.queryNoRole(`UPDATE payment_outbox_attempts SET completed_at = now() - $2::interval WHERE outbox_id = $1`, [
@@ -125,7 +125,7 @@ describe('an item with an unknown outcome', () => {
     expect(rail.inquiries).toHaveLength(1)
   })
 
-  test('is sent again if an inquiry after the settle time says absent; a refusal ends as FAILED', async () => {
+  test('is sent again if an inquiry after settleMs says absent; a refusal then ends as FAILED', async () => {
     const { railType } = buildInstruction()
     const answers: RailAnswer[] = [
       { outcome: 'unknown', code: 'NO_ANSWER' },
@@ -144,7 +144,7 @@ describe('an item with an unknown outcome', () => {
     expect(rail.calls).toHaveLength(2)
   })
 
-  test('is not sent if an inquiry before the settle time says absent (INQUIRY_TOO_EARLY)', async () => {
+  test('is not sent if an inquiry says absent before settleMs has passed (INQUIRY_TOO_EARLY)', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail(
       { type: railType, onUnknown: 'inquire', settleMs: 3_600_000, queryStatus: () => ({ outcome: 'absent' }) },
@@ -163,7 +163,7 @@ describe('an item with an unknown outcome', () => {
     expect(rail.calls).toHaveLength(1)
   })
 
-  test('waits for a full settle time again after an inquiry that was too early', async () => {
+  test('waits for a full settleMs again after an inquiry that was too early', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail(
       { type: railType, onUnknown: 'inquire', settleMs: 3_600_000, queryStatus: () => ({ outcome: 'absent' }) },
@@ -180,7 +180,7 @@ describe('an item with an unknown outcome', () => {
     expect(rail.calls).toHaveLength(2)
   })
 
-  test('is sent again under the same reference to a resend rail; a refusal ends as FAILED', async () => {
+  test('is sent again under the same reference to a resend rail; a refusal then ends as FAILED', async () => {
     const { railType } = buildInstruction()
     const answers: RailAnswer[] = [
       { outcome: 'unknown', code: 'NO_ANSWER' },
@@ -196,7 +196,7 @@ describe('an item with an unknown outcome', () => {
     expect(await stateOf(item.outboxId)).toMatchObject({ state: 'FAILED' })
   })
 
-  test('is completed by a late success without another call', async () => {
+  test('is completed by a late success without another call to the rail', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType }, async ({ reference }) => {
       await db.expireLease(reference)
@@ -268,8 +268,8 @@ describe('new OutboxRelayer', () => {
 
 describe('a started relayer', () => {
   test.each([
-    { path: 'notifications alone', options: { poll: false } },
-    { path: 'polling alone', options: { listen: false, pollMs: 20 } },
+    { path: 'notifications without polls', options: { poll: false } },
+    { path: 'polls without notifications', options: { listen: false, pollMs: 20 } },
   ])('dispatches an item by $path', async ({ options }) => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType })
@@ -321,7 +321,7 @@ describe('a failing or slow rail', () => {
     expect(rows).toEqual([{ leased: 0, waiting: items.length - rail.calls.length }])
   })
 
-  test('gets the next item as its trial call if the first one is refused before the call', async () => {
+  test('gets the next item as trial call if the first trial item is refused before it is sent', async () => {
     const { railType } = buildInstruction()
     let isDown = true
     const rail = recordingRail({ type: railType, money: true }, ({ reference }) => {
@@ -346,7 +346,7 @@ describe('a failing or slow rail', () => {
     expect(rail.calls.map(({ reference }) => reference)).toEqual([first.outboxId, good.outboxId])
   })
 
-  test('opens and closes its circuit breaker by inquiries alone', async () => {
+  test('opens and closes its circuit breaker even if it gets only inquiries', async () => {
     const { railType } = buildInstruction()
     let isDown = true
     const rail = recordingRail({
@@ -378,7 +378,7 @@ describe('a failing or slow rail', () => {
     expect(rail.calls).toEqual([])
   })
 
-  test('is called once if a call takes longer than the lease, because the lease is renewed', async () => {
+  test('is called once although the call outlasts the lease, because the lease is renewed', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType }, async ({ reference }) => {
       await sleep(2_500)

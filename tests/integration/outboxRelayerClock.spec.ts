@@ -4,7 +4,9 @@ import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, enqueue } from '../support/outboxItems.js'
 import { recordingRail } from '../support/relayRail.js'
 
-/** A changed distance between the database clock and the monotonic clock of a worker means a clock jump. */
+/**
+ * Tests clock jumps. A worker detects one when the distance between the database clock and its monotonic clock changes.
+ */
 
 const db = await useTestDatabase()
 
@@ -39,7 +41,7 @@ test.each([
   const { move, jumps, round } = buildWorker()
   expect(await round()).toBe(1)
   move(seconds * 1_000)
-  // The items of the claim that reveals the jump are dispatched. The next claim is not made.
+  // The items of the claim that reveals the jump are still dispatched. The next claim is omitted.
   expect(await round()).toBe(1)
   expect(jumps()).toEqual([-seconds])
   expect(await round()).toBe(0)

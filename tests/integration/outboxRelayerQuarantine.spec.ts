@@ -8,7 +8,7 @@ import { recordingRail } from '../support/relayRail.js'
 
 const db = await useTestDatabase()
 
-test('no other item of a rail is leased while its quarantined item is dispatched', async () => {
+test('no other item of a rail is leased while a quarantined item of the rail is dispatched', async () => {
   const { railType } = buildInstruction()
   const answered = gate()
   const rail = recordingRail({ type: railType }, async ({ reference }) => {
@@ -43,7 +43,7 @@ function gatedRail() {
   return { railType, rail, open, called: () => rail.calls.map(({ reference }) => reference) }
 }
 
-test('an item with one expired lease blocks only its own rail, and waits for no other rail', async () => {
+test('a quarantined item (one expired lease) blocks only its rail, and waits for no other rail', async () => {
   const [hung, quarantineRail, other] = [gatedRail(), gatedRail(), gatedRail()]
   const rails = new Map([...hung.rail.rails, ...quarantineRail.rail.rails, ...other.rail.rails])
   const quarantined = (await enqueue(db, { railType: quarantineRail.railType })).outboxId
@@ -52,8 +52,7 @@ test('an item with one expired lease blocks only its own rail, and waits for no 
   await relayer.start()
   const calling = await enqueue(db, { railType: hung.railType })
   await expect.poll(hung.called, POLL_OPTIONS).toEqual([calling.outboxId])
-  // A hung call on another rail does not delay the quarantined item. While the quarantined call hangs, only its own
-  // rail waits.
+  // A hung call on another rail does not delay the quarantined item, and its own hung call delays only its own rail.
   await db.expireLease(quarantined)
   await expect.poll(quarantineRail.called, POLL_OPTIONS).toEqual([quarantined])
   const beside = await enqueue(db, { railType: quarantineRail.railType })
@@ -66,7 +65,7 @@ test('an item with one expired lease blocks only its own rail, and waits for no 
   expect(quarantineRail.rail.gauge.most).toBe(1)
 })
 
-test('an item with two expired leases in a row waits until the process has no call in flight', async () => {
+test('a quarantined item (two expired leases) waits until the process has no call in flight', async () => {
   const [hung, quarantineRail] = [gatedRail(), gatedRail()]
   quarantineRail.open()
   const relayer = new OutboxRelayer(db.database, new Map([...hung.rail.rails, ...quarantineRail.rail.rails]))

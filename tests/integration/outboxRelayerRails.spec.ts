@@ -114,7 +114,7 @@ describe('the slots of a relayer', () => {
     expect([fast.gauge.most, mostInFlight(fastType)]).toEqual([CONCURRENCY, CONCURRENCY])
   })
 
-  test('are shared by rails without a concurrency of their own, and never exceeded', async () => {
+  test('are shared by rails without concurrency settings, and never exceeded', async () => {
     const rails = Array.from({ length: 3 }, () => buildInstruction().railType)
     const inFlight = { now: 0, most: 0 }
     const together = gate()
@@ -203,7 +203,7 @@ describe('quarantined items', () => {
     expect(await relayer.runOnce()).toMatchObject({ claimed: 0 })
   })
 
-  test('are released with their batch-mates when their rail is paused in this process', async () => {
+  test('are released by pauseRail() if they wait; the call in flight continues', async () => {
     const { railType } = buildInstruction()
     const outboxIds = await enqueueQuarantined(railType, 3)
     const answered = gate()

@@ -74,11 +74,11 @@ test('a message ends as DISPATCHED, FAILED or RETRYABLE, depending on its handle
   expect(missed).toEqual([
     { messageId: 'm-4', topic: 'forgotten', key: 'm-4', payload: { what: 'unhandled' }, attempt: 1 },
   ])
-  // A topic that is neither handled nor expected here is not claimed.
+  // The relayer does not claim a topic that it neither handles nor expects.
   expect(await outcome(elsewhere)).toBeUndefined()
 })
 
-test('a message without a handler is retried for days and ends as unknown, never as FAILED', async () => {
+test('a topic without a handler answers retryable 19 times over days, then unknown', async () => {
   const [rail] = topicRails({}, { expected: { topics: ['forgotten'], onMissingHandler: () => {} } })
   const answers = []
   for (let attempt = 1; attempt <= 20; attempt++) {

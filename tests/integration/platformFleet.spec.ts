@@ -95,7 +95,7 @@ test('a process does not serve one database twice under two names (platform.alre
   expect(fleet.served.map(({ database }) => database)).toEqual(['db-0', 'db-1', 'db-2'])
 })
 
-test('a fleet serves a database as soon as another fleet of the process stops serving it', async () => {
+test('a fleet serves a database as soon as another fleet of the same process stops serving it', async () => {
   const { fleet } = await fixture(relayers)
   const second = await fixture(relayers, { discovery: new FixedDiscovery([entry('another name', dbs[0]!)]) })
   const third = await fixture(relayers, { discovery: new FixedDiscovery([entry('a third name', dbs[0]!)]) })
@@ -113,7 +113,7 @@ test('a fleet serves a database as soon as another fleet of the process stops se
   await expect.poll(() => third.fleet.served, POLL_OPTIONS).toEqual([{ database: 'a third name', up: true }])
 })
 
-test('a failed database does not delay other databases, and is served again when it is back', async () => {
+test('a failed database does not delay the others, and is served again once it answers', async () => {
   const proxy = await TcpProxy.before(dbs[0]!.url)
   stops.push(() => proxy.close())
   const throughProxy = new URL(dbs[0]!.url)
@@ -251,7 +251,7 @@ describe('a fleet with discovery', () => {
     expect(fleet.served.map(({ database }) => database)).toEqual(['new'])
   })
 
-  test('changes the url of a database without a gap, and without two fleets serving it', async () => {
+  test('changes the url of a database without a gap and without serving it twice at once', async () => {
     const { opened, open } = gate()
     const working: string[] = []
     const serve = ({ name, database }: Member): FleetWorker[] => [
@@ -272,7 +272,7 @@ describe('a fleet with discovery', () => {
     const before = databases.get('main')
     discovery.answer = [{ ...entry('main', dbs[0]!), url: `${dbs[0]!.url}?application_name=other` }]
     const refreshed = databases.refresh()
-    // A new member means that the refresh has read the new url.
+    // The set has another object for the name once the refresh has read the new url.
     await expect.poll(() => databases.get('main'), POLL_OPTIONS).not.toBe(before)
     expect([working.length, fleet.served.length]).toEqual([1, 1])
     open()
@@ -347,7 +347,7 @@ describe('a fleet with fewer connections than databases', () => {
     }
   })
 
-  test('probes a failed database only while it holds a connection slot', async () => {
+  test('probes a failed database only while holding a connection slot', async () => {
     const proxy = await TcpProxy.before(dbs[0]!.url)
     stops.push(() => proxy.close())
     proxy.refusing = true

@@ -107,7 +107,7 @@ describe('PRIM-POSTGRES-API-001 addPostgresPlatform registers the provider servi
     await held!.release()
   })
 
-  test('a PlatformDiscovery that the application registered is used and not replaced', async () => {
+  test('a PlatformDiscovery that the application registered is used, not replaced', async () => {
     const services = new PlatformServices()
     const own = new StaticDiscovery(databases().slice(1))
     services.add(PlatformDiscovery, own)

@@ -84,7 +84,7 @@ describe('a payment with an encrypted field', () => {
     await new Vault(db).rotate({ masterKeys: new KeyRing([first, next], 'first') })
   })
 
-  test('is inquired about with decrypted fields', async () => {
+  test('is decrypted for an inquiry to its rail', async () => {
     const made = fixture({ onUnknown: 'inquire', queryStatus: () => ({ outcome: 'success', reference: 'found' }) })
     const { outboxId } = await made.enqueue(buildEncrypted(made))
     const [railType = ''] = made.rail.rails.keys()
@@ -193,7 +193,7 @@ describe('a payment whose fields cannot be decrypted', () => {
   })
 })
 
-test('a payment in plaintext is dispatched with or without keys', async () => {
+test('a payment without encrypted fields is dispatched by a worker with or without keys', async () => {
   const made = fixture()
   const [railType = ''] = made.rail.rails.keys()
   await enqueue(db, { railType, payload: { iban: SECRET } })

@@ -100,7 +100,7 @@ describe.each(FORMS)('killed workers with a rail book in %s', (_, openBook) => {
       await sleep(Math.random() * 5)
       await worker.kill()
       for (const [reference, railReference] of worker.answered) {
-        // A restarted worker gets the same rail reference.
+        // A restarted worker gets the rail reference of the first answer.
         expect(answers.get(reference) ?? railReference).toBe(railReference)
         answers.set(reference, railReference)
       }

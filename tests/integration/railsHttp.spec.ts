@@ -95,7 +95,7 @@ describe('a request of httpRail', () => {
     })
   })
 
-  it('has the compact reference in its url and for its body, and not in the default body', async () => {
+  it('has {compactReference} in its url, and in its body only if a body function uses it', async () => {
     const server = await serve(paid)
     const url = `${server.url}/{compactReference}`
     const reference = '019a8f2e-1b2c-7d3e-8f40-0123456789ab'
@@ -103,7 +103,8 @@ describe('a request of httpRail', () => {
     await callRail(railTo({ url }), railRequest({ reference }))
     await callRail(railTo({ url, body: ({ compactReference }) => compactReference }), railRequest({ reference }))
     expect(server.received.map(({ path }) => path)).toEqual([`/${compact}`, `/${compact}`])
-    // A rail compares the bodies of two requests under one key, so an upgrade must not change the default body.
+    // A rail compares the bodies of two requests under one key. So an upgrade of Symphony must not change the default
+    // body.
     expect(server.received[0]?.body).not.toContain(compact)
     expect(server.received[1]?.body).toBe(JSON.stringify(compact))
   })
@@ -122,7 +123,7 @@ describe('a request of httpRail', () => {
     expect(signature).toBe(createHmac('sha256', secret).update(signed.join('\n')).digest('hex'))
   })
 
-  it('has another signature if any signed part changes', () => {
+  it('has a different signature if any signed part changes', () => {
     const parts = { timestampSeconds: 1, method: 'POST', path: '/p', reference: 'r', notAfter: 'n', body: '{}' }
     const key = { keyId: 'k', secret: 'a secret of more than 16 bytes' }
     const variants = [
@@ -299,7 +300,7 @@ describe('a call of httpRail whose request was not sent', () => {
     server.close()
   })
 
-  it('is notSent if it times out while it waits for a connection, and is not sent later', async () => {
+  it('is notSent if it times out before it gets a connection, and is never sent later', async () => {
     const unanswered: ServerResponse[] = []
     const server = await serve((_, response) => void unanswered.push(response))
     const rail = railTo({ url: server.url, connectionsMax: 1 }, { timeoutMs: 300 })

@@ -80,7 +80,7 @@ function verify(
 const accept: Respond = (_, response) => void response.writeHead(204).end()
 const now = () => Math.floor(Date.now() / 1_000)
 
-test('the verifier of these tests accepts only the published example of Standard Webhooks', () => {
+test('the verify function of this spec accepts the published Standard Webhooks example only', () => {
   const { secret, id, timestamp, body, signature } = EXAMPLE
   const headers = { 'webhook-id': id, 'webhook-timestamp': String(timestamp), 'webhook-signature': signature }
   expect(verify(secret, { headers, body }, timestamp)).toEqual({ test: 2_432_232_314 })
@@ -149,16 +149,13 @@ describe('a request of webhookRail', () => {
 })
 
 describe('an answer to webhookRail', () => {
-  test.each([200, 201, 202, 204, 299])(
-    'counts as a delivery if its status is %i, whatever its body',
-    async (status) => {
-      const server = await serve((_, response) => void response.writeHead(status).end(status === 204 ? '' : '<html>'))
-      expect(await callRail(railTo(server.url), railRequest())).toMatchObject({ kind: 'success' })
-    },
-  )
+  test.each([200, 201, 202, 204, 299])('means success if its status is %i, whatever its body', async (status) => {
+    const server = await serve((_, response) => void response.writeHead(status).end(status === 204 ? '' : '<html>'))
+    expect(await callRail(railTo(server.url), railRequest())).toMatchObject({ kind: 'success' })
+  })
 
   test.each([400, 401, 402, 403, 404, 405, 410, 413, 414, 422, 425, 429, 431])(
-    'is retried, never given up, if its status is %i',
+    'means retryable, never terminal, if its status is %i',
     async (status) => {
       const server = await serve((_, response) => answerJson(response, status, {}, { 'retry-after': '120' }))
       expect(await callRail(railTo(server.url), railRequest())).toMatchObject({
@@ -170,7 +167,7 @@ describe('an answer to webhookRail', () => {
   )
 
   test.each([301, 302, 307, 408, 409, 500, 502, 503, 504])(
-    'is retried as an unknown outcome if its status is %i; no redirect is followed',
+    'means an unknown outcome if its status is %i; no redirect is followed',
     async (status) => {
       const server = await serve((_, response) => answerJson(response, status, {}, { location: '/elsewhere' }))
       expect(await callRail(railTo(server.url), railRequest())).toMatchObject({ kind: 'unknown' })
@@ -178,7 +175,7 @@ describe('an answer to webhookRail', () => {
     },
   )
 
-  test('does not bring the secret into the ledger, even if it quotes the secret', async () => {
+  test('is redacted if it quotes the secret, so that the ledger does not contain it', async () => {
     const server = await serve((_, response) => answerJson(response, 401, { message: `expected ${SECRET}` }))
     const result = await callRail(railTo(server.url), railRequest())
     expect(result).toMatchObject({ kind: 'retryable', message: 'expected [secret]' })
@@ -189,7 +186,7 @@ describe('an answer to webhookRail', () => {
 describe('webhookRail', () => {
   const given = { type: 'orders', url: 'https://shop.example/hooks', secret: SECRET }
 
-  test('takes messages, resends them after an unknown outcome, and reveals no secret', () => {
+  test('is a rail for messages that resends after an unknown outcome and reveals no secret', () => {
     const rail = webhookRail(given)
     expect(rail).toMatchObject({ type: 'orders', money: false, onUnknown: 'resend' })
     for (const shown of [inspect(rail, { depth: 9 }), inspect(loadRail(rail), { depth: 9 }), JSON.stringify(rail)])
@@ -218,7 +215,7 @@ describe('webhookRail', () => {
     expect(() => webhookRail({ ...given, secret: secretOf(bytes) })).not.toThrow()
   })
 
-  test('does not change the headers of httpRail', async () => {
+  test('adds no webhook headers to requests of httpRail', async () => {
     const server = await serve((_, response) => answerJson(response, 200, { reference: 'r-1' }))
     const rail = loadRail(httpRail({ type: 'plain', onUnknown: 'resend', http: { url: server.url } }))
     toClose.push(rail.close)
@@ -227,7 +224,7 @@ describe('webhookRail', () => {
   })
 })
 
-test('a worker posts a message until the receiver accepts it, each time under one id', async () => {
+test('a worker posts a message under the same id until the receiver accepts it', async () => {
   let answers = 0
   const server = await serve((_, response) => void response.writeHead((answers += 1) === 1 ? 410 : 200).end())
   const { outboxId } = await new OutboxStore(db.database).enqueue({ topic: 'orders', payload: OUTCOME })

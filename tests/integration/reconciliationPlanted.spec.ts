@@ -20,7 +20,7 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true }))
 
 test.each(STATEMENT_FORMATS)(
-  'a run over a random %s statement reports every planted error, by payment, and nothing else',
+  'a run over a random %s statement reports each planted error of each payment, and no other',
   async (format) => {
     const seed = `${commitSeed()} ${format}`
     process.stdout.write(`planted ${format}: seed ${seed}\n`)

@@ -26,8 +26,6 @@ import {
   quietCron,
 } from '../support/scheduled.js'
 
-/** Runs schedulers, claims and operator calls concurrently. */
-
 const TEN = 10
 
 const db = await useTestDatabase()
@@ -145,7 +143,7 @@ describe('deleteJob', () => {
     await Promise.all([deleter.close(), worker.close()])
   })
 
-  test('PRIM-POSTGRES-SCHED-008 removes an earlier run; a later trigger fails (UNKNOWN_JOB)', async () => {
+  test('PRIM-POSTGRES-SCHED-008 removes an earlier triggered run; a later trigger gets UNKNOWN_JOB', async () => {
     const job = buildJobDefinition()
     await createOrUpdateJob(control(), job)
     const operator = await openConnection(db, 'symphony_control')

@@ -83,7 +83,7 @@ async function effectsOf({ messageId }: { readonly messageId: string }): Promise
 
 const typesOf = () => events.map(({ type }) => type)
 
-/** Returns the database with another `transaction` of the executor. */
+/** Returns the database with a replaced `transaction` method of the executor role. */
 function withTransaction(replace: (role: RoleHandle) => RoleHandle['transaction']): Database {
   return new Proxy(worker.database, {
     get: (target, name) => {
@@ -240,7 +240,7 @@ describe('a lost lease', () => {
     expect(typesOf()).not.toContain('outbox.lateOutcome')
   })
 
-  test('records no late success, so that the message is handled again', async () => {
+  test('prevents recording a late success, so that the message is handled again', async () => {
     const message = await send()
     const handle: TopicHandler = async (received, context) => {
       await write(received, context)
@@ -253,7 +253,7 @@ describe('a lost lease', () => {
     expect(await effectsOf(message)).toBe(1)
   })
 
-  test('aborts the handler and closes its tx if a renewal detects it', async () => {
+  test('aborts the handler and closes its tx once a renewal detects the loss', async () => {
     const message = await send()
     const codes: unknown[] = []
     const handle: TopicHandler = async (received, context) => {
@@ -275,7 +275,7 @@ describe('a handler that exceeds its timeout', () => {
   test.each([
     ['returns at the abort', (signal: AbortSignal) => once(signal, 'abort')],
     ['returns later', async () => sleep(600)],
-  ])('loses its writes, and its success does not count, if it %s', async (_, wait) => {
+  ])('has its writes rolled back and its success ignored, if it %s', async (_, wait) => {
     const message = await send()
     let isEnded = false
     const handle: TopicHandler = async (received, context) => {
@@ -294,7 +294,7 @@ describe('a handler that exceeds its timeout', () => {
     expect(await effectsOf(message)).toBe(1)
   })
 
-  test('gets TRANSACTION_CLOSED if it first uses tx after that; its success does not count', async () => {
+  test('gets TRANSACTION_CLOSED if it first uses tx after the timeout; its success is ignored', async () => {
     const message = await send()
     const codes: unknown[] = []
     const handle: TopicHandler = async (_, context) => {
@@ -309,7 +309,7 @@ describe('a handler that exceeds its timeout', () => {
 })
 
 describe('a connection lost at COMMIT', () => {
-  test('leaves one effect if the commit happened; the completion is already recorded', async () => {
+  test('leaves one effect if the commit happened; the completion is reported as already recorded', async () => {
     const message = await send()
     const database = withTransaction((role) => async (body) => {
       await role.transaction(body)
@@ -338,8 +338,8 @@ describe('a connection lost at COMMIT', () => {
   })
 })
 
-describe('connections', () => {
-  test('are half reserved for renewals while all handlers wait for a transaction', async () => {
+describe('connections of a relayer', () => {
+  test('are half reserved for renewals, so that waiting handlers lose no lease', async () => {
     const database = openDatabase({ url: worker.url, schema: db.schema, connectionsMax: 2 })
     onTestFinished(() => database.close())
     const messages = await Promise.all(Array.from({ length: 6 }, send))
@@ -359,7 +359,7 @@ describe('connections', () => {
     for (const message of messages) expect(await effectsOf(message)).toBe(1)
   })
 
-  test('serve a handler from BEGIN to COMMIT, also through a transaction pooler', async () => {
+  test('stay with a handler from BEGIN to COMMIT, even with a transaction pooler', async () => {
     const database = openDatabase({ url: worker.url, schema: db.schema, pooler: 'transaction' })
     onTestFinished(() => database.close())
     const message = await send()
@@ -368,7 +368,7 @@ describe('connections', () => {
   })
 })
 
-test('a handler with outcomeSchema gets each outcome of a payment, with an id of its own', async () => {
+test('a handler with outcomeSchema gets a PaymentOutcome, with the message id OUTBOX_ID/1', async () => {
   const payment = await enqueue(db, { outcomeTopic: topic })
   await placeOutboxHold(db.as('symphony_control'), payment.outboxId, 'look at the invoice')
   const [claimed] = await store.claim({ batchSize: 1, topics: [topic] })
@@ -409,7 +409,7 @@ test('a handler with outcomeSchema gets each outcome of a payment, with an id of
   expect(await effectsOf({ messageId })).toBe(1)
 })
 
-test('outcomeSchema refuses a message that is no outcome, and accepts further states and fields', async () => {
+test('outcomeSchema refuses a message that is no outcome, and accepts unknown states and fields', async () => {
   const outcome = { outboxId: 'o', state: 'SETTLED', outcomeNo: 1, later: true }
   expect(await isRefused(outcome)).toBe(false)
   for (const wrong of [

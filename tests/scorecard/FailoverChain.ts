@@ -11,7 +11,7 @@ export interface Follower {
   readonly home: ServerCopies
 }
 
-/** Servers that become primary in turn, and the proxy that leads to the current one. */
+/** Servers that become primary one after another, and the proxy that leads to the current primary. */
 export class FailoverChain {
   readonly #fixture: ScenarioFixture
   readonly #scenario: RelayScenario
@@ -79,5 +79,5 @@ export class FailoverChain {
   }
 }
 
-/** Same as in the fixture. A standby with fewer connections than its primary refuses to start. */
+/** The fixture uses the same value. A standby with fewer connections than its primary refuses to start. */
 const SETTINGS = { max_connections: '200' }

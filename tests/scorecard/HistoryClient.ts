@@ -29,7 +29,7 @@ export class SharedState {
   readonly db: TestDatabase
   readonly rail: Rail
   readonly history: History
-  /** All leases that any client got. Clients also use stale ones. */
+  /** All leases that any client got, including stale ones, which clients use too. */
   readonly leases: Held[] = []
   readonly outboxIds: string[] = []
   keys = 0
@@ -150,7 +150,7 @@ async function completeStep(shared: SharedState, { number, database, random }: C
   const railReference = state === 'DISPATCHED' ? await shared.pay(outboxId) : null
   await shared.history.record(number, { kind: 'complete' as const, outboxId, leaseToken, state }, async (call) => {
     const outcome = { outboxId, leaseToken, state, railReference, errorCode: state === 'DISPATCHED' ? null : 'REFUSED' }
-    // A FAILED outcome requires that the rail was asked about every attempt.
+    // A FAILED outcome with outcomeUnknown: false says that the rail was asked about every attempt.
     const settled = state === 'FAILED' ? { outcomeUnknown: false } : {}
     const recorded = await completeOutboxAttempt(database.as('symphony_executor'), workerId, { ...outcome, ...settled })
     Object.assign(call, { answer: { attemptNo: recorded.attemptNo, state: recorded.state } })

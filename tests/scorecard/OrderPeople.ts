@@ -12,8 +12,8 @@ import { isInterrupted, isRefused } from './interrupted.js'
 import type { RelayScenario } from './RelayScenario.js'
 
 /**
- * Age of a hold and of the last attempt at which the rail's book is final: a request that is still on its way by then
- * arrives after its not-after time, and the rail refuses it.
+ * Minimum age of a hold and of the last attempt before people decide. A request that arrives after this time is past
+ * its not-after time, so the rail refuses it and the rail book is final.
  */
 const SETTLED_SECONDS = 6
 const PASS_EVERY_MS = 200
@@ -26,7 +26,7 @@ interface HeldItem {
   readonly outcome_unknown: boolean
 }
 
-/** Two operators: one proposes what the rail's book says, the other approves. They also hold and cancel payments. */
+/** Two operators: one proposes what the rail book says, the other approves. They also hold and cancel payments. */
 export class OrderPeople {
   readonly #scenario: RelayScenario
   readonly #proposer: Person
@@ -101,7 +101,7 @@ export class OrderPeople {
     })
   }
 
-  /** Proposes what the rail's book says. An unpaid payment is retried, failed or, if nothing was sent, cancelled. */
+  /** Proposes what the rail book says. An unpaid payment is retried, failed or, if nothing was sent, cancelled. */
   async #decide({
     outbox_id: outboxId,
     is_message: isMessage,

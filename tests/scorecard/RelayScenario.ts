@@ -55,7 +55,7 @@ export interface ServerCycle {
   readonly whenDown?: () => void
 }
 
-/** A server, a database, a rail whose book is another process, and fleets of workers. */
+/** A server, a database, a rail whose book runs in another process, and fleets of workers. */
 export class RelayScenario {
   readonly db: TestDatabase
   readonly server: PrivateServer

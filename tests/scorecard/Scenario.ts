@@ -12,7 +12,7 @@ export interface Outcome {
   readonly defects: readonly string[]
 }
 
-/** One line of the scorecard: a real fault, the counts, and the bar that they must meet. */
+/** One line of the scorecard: a real fault, the measured counts, and the bar that they must meet. */
 export interface Scenario<S extends Size = Size> {
   /** Name in the table, such as `R9`. */
   readonly id: string

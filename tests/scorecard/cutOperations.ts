@@ -17,7 +17,7 @@ import { buildJobDefinition, buildTimerDefinition } from '../support/scheduled.j
 /** Result of a call as its caller receives it. */
 export type CallResult = { readonly answer: unknown } | { readonly error: unknown }
 
-/** One repeatable call, and the checks that hold however often it was made. */
+/** One repeatable call, and checks that must pass however often the call was made. */
 export interface Replayable {
   readonly role: 'symphony_ingest' | 'symphony_executor' | 'symphony_control'
   /** Makes the call over the connection that is cut. */
@@ -122,7 +122,7 @@ export const CUT_OPERATIONS: Readonly<Record<string, CutOperation>> = {
   'inbox, done': async (db) => {
     const key = { source: randomUUID(), messageId: 'only' }
     await enqueueInboxMessage(db.as('symphony_ingest'), { ...key, topic: 'effect', payload: {} })
-    // The largest claim, because messages of earlier operations come first.
+    // Claims as many as possible, because messages of earlier operations come first.
     const claimed = (await claimInboxBatch(db.as('symphony_executor'), 1_000, WORKER, 600)).find(
       ({ source }) => source === key.source,
     )
@@ -166,7 +166,7 @@ export const CUT_OPERATIONS: Readonly<Record<string, CutOperation>> = {
         const { rows } = await db.queryNoRole<{ now: string }>('SELECT clock_timestamp()::text AS now')
         const timerId = await schedule(db)
         if (timerId !== timer.timerId) throw new Error(`the repeated call returned ${timerId}`)
-        // The answer is the same either way. The creation time of the row tells which call wrote it.
+        // Both calls return the same answer. The creation time of the row shows which of them wrote it.
         const written = 'SELECT 1 FROM scheduler_timers WHERE topic = $1 AND created_at >= $2::timestamptz'
         return (await count(db, written, timer.topic, rows[0]?.now)) === 1
       },
@@ -246,7 +246,10 @@ async function completion(
   }
 }
 
-/** Returns problems of an error after a cut: it must name the connection and claim nothing false about the call. */
+/**
+ * Returns problems of an error after a cut. The error must name the lost connection, and its disposition must not
+ * contradict the tables.
+ */
 export function wrongError(error: unknown, isCommitted: boolean | undefined): readonly string[] {
   if (!(error instanceof DatabaseError)) return [`the error is not a DatabaseError: ${String(error)}`]
   if (error.disposition === 'fatal') return [`a cut connection has disposition fatal: ${error.code} ${error.message}`]

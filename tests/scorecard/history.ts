@@ -43,7 +43,7 @@ export interface CompleteAnswer {
 /** Calls of many clients, in the order of their answers. */
 export class History {
   readonly entries: Entry[] = []
-  /** Errors that no client may get. */
+  /** Errors that no client should get. */
   readonly strange: string[] = []
   #tick = 0
 

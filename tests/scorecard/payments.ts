@@ -4,7 +4,10 @@ import type { OutboxInstruction } from '../../libs/outbox/index.js'
 import type { SimulatedBehaviour } from '../../libs/rails/index.js'
 import { buildInstruction } from '../support/outboxItems.js'
 
-/** Rails of most scenarios: one with an inquiry, one idempotent. Both are quick, so that the faults set the pace. */
+/**
+ * Rails of most scenarios: one with an inquiry, one idempotent. Both answer quickly, so that the injected faults
+ * determine the duration.
+ */
 export const USUAL_RAILS = `[
   simulatedRail({ type: 'inquire', onUnknown: 'inquire', bookUrl, latencyMs: { min: 1, max: 5 }, slowMs: 300, timeoutMs: 1000, settleMs: 1000 }),
   simulatedRail({ type: 'resend', onUnknown: 'resend', bookUrl, latencyMs: { min: 1, max: 5 }, slowMs: 300, timeoutMs: 1000 }),

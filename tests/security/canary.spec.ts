@@ -361,7 +361,7 @@ async function refusedRequests(): Promise<void> {
     for (const path of ['/v1/outbox', '/v1/dlq', '/v1/holds', '/v1/status', '/v1/rails', '/v1/workers', '/metrics']) {
       keep(`api: ${path}`, await (await fixture.call(path)).text())
     }
-    // The plain answer shows that the masked one had something to mask.
+    // The unmasked answer shows that the masked one had secrets to mask.
     plainProof = recordsIn(await (await fixture.call(`/v1/outbox/${ended.outboxId}/proof?payloads=plain`)).text())
   } finally {
     await fixture.close()
@@ -467,11 +467,11 @@ async function refusedCommands(): Promise<void> {
   }
 }
 
-test('the card number has reached every rail and server of this test', () => {
+test('the secrets of this test have reached every rail and server (control)', () => {
   expect(received).toBe(Object.keys(BEHAVIOURS).length + 2)
 })
 
-test('ledger rows that are read without masking contain the card number', () => {
+test('ledger rows that are read without masking contain the card number (control)', () => {
   expect(plainProof).toContain(CARD)
 })
 
@@ -485,7 +485,7 @@ test('no log, error, metric, span, table or answer contains the card number or t
   expect(found).toEqual([])
 })
 
-test('the errors of handlers are stored without the secrets', () => {
+test('errors of handlers are stored without the card number and the password', () => {
   const stored = ['payment_outbox_attempts', 'inbox_messages', 'inbox_events']
   for (const table of stored) {
     expect([table, left.get(`table ${table}`)?.includes('cannot handle')]).toEqual([table, true])

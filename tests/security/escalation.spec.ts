@@ -456,8 +456,8 @@ describe('a stolen login of one role', () => {
     expect(await rowHashes(db)).toEqual(before.rows)
   })
 
-  // Once, because reading the catalog costs more than an attempt.
-  test('has changed no object, owner or grant after all attempts', async () => {
+  // Runs once after all attempts, because reading the catalog takes longer than an attempt.
+  test('has changed no object, owner or grant after all attempts of this spec', async () => {
     expect(await fingerprint(db)).toEqual(before)
   })
 
@@ -491,7 +491,7 @@ describe('a new connection', () => {
 })
 
 describe('a stolen login that reads data of others', () => {
-  test('cannot see values hidden by a view through a low-cost function in WHERE', async () => {
+  test('cannot see values that a view hides, through a low-cost function in WHERE', async () => {
     const client = await stolen('readonly')
     const seen = await notices(client, async () => {
       await client.query(
@@ -547,7 +547,7 @@ describe('a stolen login that reads data of others', () => {
       await client.query(`SELECT ${schema}.repair_expired_leases(10, 'w')`)
       await failureOf(client.query(`SELECT ${schema}.renew_outbox_lease('${leased.outboxId}', '${guess}', 'w', 60)`))
     })
-    // The guessed token is printed, so the real token would be found too.
+    // The output contains the guessed token, so it would contain the real token in the same form.
     expect(withoutSpace(seen)).toContain(asPrinted(guess))
     expect(withoutSpace(seen)).not.toContain(asPrinted(leased.leaseToken))
     expect(seen).not.toContain(leased.leaseToken)
@@ -576,7 +576,7 @@ describe('a login with two roles', () => {
     expect(await failureOf(client.query('EXECUTE peek'))).toMatchObject({ code: '42501' })
   })
 
-  test('is still one person after changing symphony.actor and the role (P7007)', async () => {
+  test('counts as one person even after it changes symphony.actor and its role (P7007)', async () => {
     await withTestDatabase(async (own) => {
       const login = await own.createLogin('alice', { roles: ['symphony_control', 'symphony_executor'] })
       const control = login.database.as('symphony_control')
@@ -694,7 +694,7 @@ describe('a stolen login that disturbs others', () => {
 
     expect(await completesPayments()).toBe('DISPATCHED')
     await listener.query('SELECT 1')
-    // The lock suppresses the notification, which is only a hint.
+    // The lock suppresses the notification. Workers still find the item by polling.
     expect(received).toEqual([])
   })
 
@@ -704,7 +704,7 @@ describe('a stolen login that disturbs others', () => {
     expect(await completesPayments()).toBe('DISPATCHED')
   })
 
-  test('stops no work by 5,000 notifications on our channel', async () => {
+  test('stops no work by 5,000 notifications on the channel of the workers', async () => {
     const client = await stolen('readonly')
     const listener = await stolen('executor')
     await listener.query('LISTEN outbox_pending')
@@ -712,7 +712,7 @@ describe('a stolen login that disturbs others', () => {
     expect(await completesPayments()).toBe('DISPATCHED')
   })
 
-  test('stops no work by a long transaction with every lock that it may take', async () => {
+  test('stops no work by a long transaction that takes every lock it may take', async () => {
     const schema = quoteIdentifier(db.schema)
     for (const role of ['control', 'auditor', 'readonly'] as const) {
       const client = await stolen(role)

@@ -133,7 +133,7 @@ describe.each(ROLES)('the role %s', (role) => {
     }
   })
 
-  test('changes no row and no object with any of these statements', async () => {
+  test('changes no row and no object by any of the refused statements', async () => {
     process.stdout.write(
       `history: ${STATEMENTS.length} ways, ${STATEMENTS.length * LEDGERS.length * ROLES.length} refused\n`,
     )

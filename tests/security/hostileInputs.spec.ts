@@ -119,7 +119,7 @@ async function tryValues(): Promise<void> {
 }
 
 describe.each(INTERFACES)('the entry point %s', (through) => {
-  test('answers every hostile input as hostileAnswers.json says', () => {
+  test('gives each hostile input the answer that hostileAnswers.json lists', () => {
     const differing = Object.entries(given).flatMap(([name, answers]) =>
       answers[through] === expected[name]?.[through]
         ? []
@@ -128,7 +128,7 @@ describe.each(INTERFACES)('the entry point %s', (through) => {
     expect(differing).toEqual([])
   })
 
-  test('refuses with its own codes only, and never with an internal error', () => {
+  test('refuses with documented codes only, never with an internal error', () => {
     const wrong = Object.entries(given).filter(
       ([, { [through]: answer }]) => answer !== undefined && !TYPED[through].test(answer),
     )
@@ -146,7 +146,7 @@ const TYPED: Readonly<Record<Interface, RegExp>> = {
   webhook: /^(?:accepted|400 MALFORMED_JSON|413 BODY_TOO_LARGE|422 INVALID_MESSAGE|409 CONTENT_DIFFERS)$/,
 }
 
-test('hostileAnswers.json has an answer for every input, and for no other', () => {
+test('hostileAnswers.json lists exactly the inputs of this spec', () => {
   const names = new Set(HOSTILE_INPUTS.map(({ name }) => name))
   const values = Object.keys(PLACES).flatMap((place) => Object.keys(HOSTILE_VALUES).map((what) => `${place} = ${what}`))
   for (const name of values) names.add(name)

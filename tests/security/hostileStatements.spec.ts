@@ -193,7 +193,7 @@ const HOSTILE: Readonly<Record<string, Hostile>> = {
   },
 }
 
-describe('a hostile statement', () => {
+describe('a hostile bank statement', () => {
   test.each(Object.entries(HOSTILE))(
     'is refused with its position: %s',
     async (_name, { content, options, message }) => {
@@ -205,7 +205,7 @@ describe('a hostile statement', () => {
     },
   )
 
-  test('is refused if it ends anywhere before its root is closed', async () => {
+  test('is refused if it ends anywhere before its root element is closed', async () => {
     expect((await readAll(VALID, CAMT)).entries).toHaveLength(1)
     for (let end = 0; end < VALID.length; end += 1) {
       expect((await refusal(VALID.slice(0, end), CAMT)).code).toBe('STATEMENT_INVALID')
@@ -234,12 +234,12 @@ describe('a hostile statement', () => {
     expect(await fc.check(property, { numRuns: 1_000 })).toMatchObject({ failed: false, counterexample: null })
   })
 
-  test('is refused after the allowed number of currencies or statements', async () => {
+  test('is refused if it has more currencies or statements than allowed', async () => {
     await expect(collect(manyCurrencies(), CAMT)).rejects.toThrow('expected at most 300 currencies in one file')
     await expect(collect(manyStatements(), CAMT)).rejects.toThrow('expected at most 1000 statements in one file')
   })
 
-  test('closes its source', async () => {
+  test('is refused and its source stream is closed', async () => {
     let isClosed = false
     async function* file(): AsyncGenerator<Uint8Array> {
       try {
@@ -295,7 +295,7 @@ async function readInProcess(generated: Generated, megabytes: number): Promise<R
 
 const OPEN_ENTRY = `${START}${STATEMENT}<Ntry><Amt Ccy="EUR">1.00</Amt>`
 
-describe('a statement in one long line', () => {
+describe('a bank statement in one long line', () => {
   test.each<readonly [name: string, generated: Generated]>([
     ['text of a read element', { options: CAMT, start: `${OPEN_ENTRY}<AcctSvcrRef>`, repeated: 'x' }],
     ['text of a skipped element', { options: CAMT, start: `${OPEN_ENTRY}<AddtlNtryInf>`, repeated: 'x' }],
@@ -318,7 +318,7 @@ describe('a statement in one long line', () => {
     expect(maxMebibytes).toBeLessThan(MEMORY_MEBIBYTES_MAX)
   })
 
-  test('is read in constant memory if its entries are valid', async () => {
+  test('is read in constant memory if it has many valid entries', async () => {
     const generated = { options: CAMT, start: START + STATEMENT, repeated: ENTRY, end: `</Stmt>${END}` }
     const { entries, code, maxMebibytes } = await readInProcess(generated, VALID_MEGABYTES)
     process.stdout.write(`statements: ${entries} entries, ${maxMebibytes} MiB\n`)
@@ -327,7 +327,7 @@ describe('a statement in one long line', () => {
     expect(maxMebibytes).toBeLessThan(MEMORY_MEBIBYTES_MAX)
   })
 
-  test('is read in constant memory if one entry has all its transactions', async () => {
+  test('is read in constant memory if one entry has many transactions', async () => {
     const repeated = '<TxDtls><Refs><EndToEndId>0123456789abcdef0123456789abcdef</EndToEndId></Refs></TxDtls>'
     const start = `${START}${STATEMENT}${ENTRY.replace('</Ntry>', '<NtryDtls>')}`
     const generated = { options: CAMT, start, repeated, end: `</NtryDtls></Ntry></Stmt>${END}` }

@@ -30,7 +30,7 @@ beforeAll(async () => {
   superuser = await openConnection(fixture.db)
 })
 
-test('an untouched ledger verifies without a break, every time', async () => {
+test('an unchanged ledger verifies without a break, every time', async () => {
   for (let run = 0; run < CLEAN_RUNS; run += 1) {
     const { breaks, openRows, openBlocks } = await fixture.verify(checkpoints)
     expect({ breaks, openRows, openBlocks }).toEqual({ breaks: [], openRows: 0, openBlocks: 0 })
@@ -58,7 +58,7 @@ test.each([
   'reconciliation_entries',
   'reconciliation_findings',
   'reconciliation_closings',
-] as const)('verification finds a change of each column of %s, and names its run or finding', async (table) => {
+] as const)('verification finds a change of each column of %s, and names the run or finding', async (table) => {
   const missed: string[] = []
   for (const column of await columnsOf(superuser, table)) {
     await superuser.query('BEGIN')
@@ -77,7 +77,7 @@ test.each([
 })
 
 test(
-  'every random tamper by a superuser is found, and its place is named',
+  'verification finds every random change by a superuser, and names the changed row or block',
   async () => {
     const random = seededRandom(SEED)
     const missed: string[] = []

@@ -8,8 +8,9 @@ import { failureOf } from '../support/race.js'
 import { refusalIn, sqlstateOf } from '../support/refusal.js'
 
 /**
- * PostgreSQL lets PUBLIC execute a new function and use a new type. The deployment revokes this for existing objects,
- * and by default privileges of the owner for later ones. Defaults of a schema cannot revoke rights of PUBLIC.
+ * PostgreSQL lets PUBLIC execute every new function and use every new type. The deployment revokes this for existing
+ * objects, and by default privileges of the owner for later objects. Default privileges of a schema cannot revoke
+ * rights of PUBLIC.
  */
 
 const db = await useTestDatabase({ countBranches: false })
@@ -103,7 +104,7 @@ describe('an object that the owner creates after a deployment', () => {
   })
 })
 
-test('a recreated function is closed to all until the next deployment grants it', async () => {
+test('a recreated function is closed to all roles until the next deployment grants it', async () => {
   const { rows } = await db.queryNoRole<{ definition: string }>(
     `SELECT pg_get_functiondef('outbox_backoff(integer, uuid, integer)'::regprocedure) AS definition`,
   )

@@ -10,12 +10,10 @@ import { refusalIn } from '../support/refusal.js'
 import { callStatement, PUBLIC_FUNCTIONS, type Arguments } from '../support/sqlFunctions.js'
 
 /**
- * Tests an attack that once forged a DISPATCHED row in a ledger. A SECURITY DEFINER function without `pg_temp` in its
- * search path searches it first, and the caller decides what is in it. Every database here grants TEMP and gives the
- * attacker a schema, so the functions must be safe on their own.
- *
- * Each attack also runs against functions that were made unsafe. It must succeed there, which shows that it is a real
- * attack.
+ * Tests an attack that once forged a DISPATCHED row in a ledger. A SECURITY DEFINER function whose search path does not
+ * name `pg_temp` searches it first, and the caller controls its contents. Every database here grants TEMP and gives the
+ * attacker a schema, so that only the functions themselves can prevent the attack. Each attack also runs against
+ * functions that were made unsafe, where it must succeed, to show that it is a real attack.
  */
 
 /** An item that does not exist, leased to the attacker. */
@@ -74,8 +72,8 @@ describe.each(['tables', 'views'] as const)('temporary %s with the names of all 
   })
 })
 
-describe('functions and operators of the attacker, first in its search path', () => {
-  test('are never called by our functions', async () => {
+describe('functions and operators that an attacker puts first in its search path', () => {
+  test('are never called by functions of Symphony', async () => {
     const before = await rowHashes(db)
     const mallory = await createAttacker(db)
     const decoys = await shadowFunctionsAndOperators(db, mallory)
@@ -86,7 +84,7 @@ describe('functions and operators of the attacker, first in its search path', ()
     expect({ ...(await rowHashes(db)), ...WRITTEN }).toEqual({ ...before, ...WRITTEN })
   })
 
-  test('are called by a function without its own search path', async () => {
+  test('are called by a function without a fixed search path (control: the attack succeeds)', async () => {
     await withTestDatabaseUnderAttack(async (unsafe) => {
       await setPaths(unsafe, 'RESET search_path')
       const mallory = await createAttacker(unsafe)
@@ -97,7 +95,7 @@ describe('functions and operators of the attacker, first in its search path', ()
   })
 })
 
-test('a temporary function cannot be called by its bare name, so it shadows nothing', async () => {
+test('a temporary function shadows nothing, because its bare name cannot be called', async () => {
   const mallory = await createAttacker(db)
   await mallory.query(`CREATE FUNCTION pg_temp.sha256(bytea) RETURNS bytea LANGUAGE sql AS 'SELECT NULL::bytea'`)
   await mallory.query('SET search_path = pg_temp, pg_catalog')
@@ -187,7 +185,7 @@ async function createDatabaseUnderAttack(): Promise<TestDatabase> {
 }
 
 async function withTestDatabaseUnderAttack(body: (database: TestDatabase) => Promise<void>): Promise<void> {
-  // Functions made unsafe have other bodies, so their branches are not counted.
+  // Branches are not counted, because making functions unsafe changes their bodies.
   await withTestDatabase(
     async (database) => {
       await prepareDatabase(database)
@@ -263,7 +261,7 @@ async function decoyRows(database: TestDatabase, mallory: Client): Promise<unkno
   return rows
 }
 
-/** Our enum is closed to other roles, so its columns become text. */
+/** Returns the column definitions, with enums as text, because other roles may not use our enum. */
 async function columnsOf(database: TestDatabase, table: string): Promise<string> {
   const { rows } = await database.queryNoRole<{ list: string }>(
     `SELECT string_agg(format('%I %s', a.attname, replace(format_type(a.atttypid, a.atttypmod), 'outbox_attempt_state', 'text')),
@@ -294,7 +292,7 @@ async function shadowFunctionsAndOperators(
          WHERE o.pronamespace = $1::regnamespace AND strpos(o.prosrc, p.proname || '(') > 0)))`,
     [quoteIdentifier(database.schema)],
   )
-  // Our own types are closed to other roles.
+  // Leaves out functions with arguments of our own types, which other roles may not use.
   const decoys = functions
     .filter(
       (one) =>

@@ -6,7 +6,7 @@ export type BranchKind = 'entry' | 'then' | 'elsif' | 'else' | 'no else' | 'when
 
 export interface PlpgsqlBranch {
   readonly kind: BranchKind
-  /** Line as in error contexts of PostgreSQL: the line with the opening dollars is 1. */
+  /** Line number as in error contexts of PostgreSQL, where the line of the opening `$$` is 1. */
   readonly line: number
   /** Text of that line. */
   readonly source: string

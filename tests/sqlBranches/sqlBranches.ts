@@ -46,7 +46,8 @@ export async function instrumentBranches(queryable: Queryable, schema: string): 
 }
 
 export async function readBranchHits(queryable: Queryable, schema: string): Promise<readonly BranchHits[]> {
-  // Counts of calls reach the statistics when a backend ends or idles. This backend's are sent now.
+  // PostgreSQL adds the calls of a backend to its statistics when the backend ends or idles. This adds those of this
+  // backend now.
   await queryable.query('SELECT pg_stat_force_next_flush()')
   await queryable.query('SELECT pg_stat_clear_snapshot()')
   const { rows } = await queryable.query<BranchHits>(`
@@ -141,7 +142,7 @@ function instrument(original: FunctionDefinition, counters: string): Measured {
       ...branches.map(
         (_, ordinal) => `CREATE FUNCTION ${counter(ordinal)} RETURNS bool LANGUAGE plpgsql AS 'BEGIN RETURN true; END'`,
       ),
-      // Replacing keeps owner, privileges and settings.
+      // CREATE OR REPLACE keeps owner, privileges and settings.
       marked,
     ],
     rows: branches.map(({ kind, line, source }, ordinal) => ({

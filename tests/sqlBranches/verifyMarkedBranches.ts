@@ -4,8 +4,8 @@ import { loadModule, parsePlPgSQLSync } from 'libpg-query'
 await loadModule()
 
 /**
- * Checks with PostgreSQL's plpgsql parser that marking changed nothing else. Without markers both trees are equal, line
- * numbers included, and every branch starts with a marker.
+ * Checks with PostgreSQL's plpgsql parser that marking changed nothing else: without the markers both trees are equal,
+ * line numbers included, and every branch starts with a marker.
  */
 export function verifyMarkedBranches(original: string, marked: string, markerSign: string): void {
   const isMarker = (statement: unknown) => {

@@ -23,7 +23,7 @@ export default defineScenario({
   title:
     'The API is flooded by slow connections, deep JSON, huge numbers, giant headers and 1,000 requests of 64 KiB per second, without a key and with one. Good clients use it meanwhile.',
   bar: `Memory ≤ ${MEMORY_MAX_MIB} MiB; p99 of good clients ≤ ${SLOWER_MAX} × the p99 without a flood; 0 good requests fail.`,
-  // In 5 minutes, the warm-up of the process (1.5 s) is less than 1 % of the requests.
+  // In 300 s, the warm-up of the process (1.5 s) affects less than 1 % of the requests.
   sizes: { full: { seconds: 300, requestsPerSecond: 1_000 }, short: { seconds: 3, requestsPerSecond: 300 } },
   async run(fixture, { seconds, requestsPerSecond }) {
     const api = await startApi(fixture)
