@@ -117,9 +117,10 @@ export async function fillSearch(client) {
       `INSERT INTO payment_search (outbox_id, is_message, instruction_id, idempotency_key, participant_id, rail_type, state,
          error_code, rail_reference, returned, amount, currency)
        SELECT i.outbox_id, i.is_message, i.instruction_id, i.idempotency_key, i.participant_id, i.rail_type,
-         COALESCE(a.state::text, 'PENDING'), a.error_code, a.rail_reference, false,
+         COALESCE(a.state::text, CASE WHEN p.hold_reason IS NULL THEN 'PENDING' ELSE 'HELD' END), a.error_code, a.rail_reference, false,
          (abs(hashtext(i.instruction_id)) % 10000000) / 100.0, 'EUR'
-       FROM payment_outbox_identities i LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id`,
+       FROM payment_outbox_identities i LEFT JOIN payment_outbox_attempts a ON a.outbox_id = i.outbox_id
+       LEFT JOIN payment_outbox_pending p ON p.outbox_id = i.outbox_id`,
     ),
   )
   const counts = '10, 9, 1, 0, 1, 0, 0, 0'

@@ -509,13 +509,14 @@ CREATE TABLE outbox_queue_counts (
   CONSTRAINT outbox_queue_counts_is_one_row CHECK (singleton),
   CONSTRAINT outbox_queue_counts_pkey PRIMARY KEY (singleton)
 );
-COMMENT ON TABLE outbox_queue_counts IS 'One row: the last counts of a large queue. Heartbeats write it, and supervisor_outbox_status reads it.';
+COMMENT ON TABLE outbox_queue_counts IS 'One row: the last counts of a large queue. Heartbeats write it, and outbox_queue_status reads it.';
 COMMENT ON COLUMN outbox_queue_counts.count_again_after IS 'Twenty times as long as the count took, at least five seconds: counting takes at most 5 % of one core.';
 COMMENT ON COLUMN outbox_queue_counts.parts IS 'Rows of outbox_queue_parts; null for a queue that is small.';
 
 -- view outbox_queue_parts of symphony_owner
 CREATE VIEW outbox_queue_parts WITH (security_barrier=true) AS
- SELECT is_message,
+ SELECT rail_type,
+    is_message,
     outcome_unknown,
     hold_reason,
     blocked,
@@ -529,8 +530,80 @@ CREATE VIEW outbox_queue_parts WITH (security_barrier=true) AS
     min(held_at) AS held_at,
     min(lease_expires_at) AS lease_expires_at
    FROM payment_outbox_pending p
-  GROUP BY is_message, outcome_unknown, hold_reason, blocked, (lease_token IS NOT NULL), (COALESCE(lease_expires_at <= statement_timestamp(), false)), (next_attempt_at > statement_timestamp()), (attempt_count > 0);
-COMMENT ON VIEW outbox_queue_parts IS 'Internal: numbers of pending items, one row per combination of their states. Reads every pending item.';
+  GROUP BY rail_type, is_message, outcome_unknown, hold_reason, blocked, (lease_token IS NOT NULL), (COALESCE(lease_expires_at <= statement_timestamp(), false)), (next_attempt_at > statement_timestamp()), (attempt_count > 0);
+COMMENT ON VIEW outbox_queue_parts IS 'Internal: numbers of pending items, one row per rail and combination of their states. Reads every pending item.';
+
+-- view outbox_queue_status of symphony_owner
+CREATE VIEW outbox_queue_status WITH (security_barrier=true) AS
+ WITH stored AS (
+         SELECT c.counted_at,
+            c.parts
+           FROM outbox_queue_counts c
+          WHERE c.parts IS NOT NULL AND statement_timestamp() >= c.counted_at AND statement_timestamp() <= (c.counted_at + 2::double precision * c.count_again_after + '00:00:10'::interval)
+        ), combination AS (
+         SELECT r.rail_type,
+            r.is_message,
+            r.outcome_unknown,
+            r.hold_reason,
+            r.blocked,
+            r.leased,
+            r.expired,
+            r.later,
+            r.attempted,
+            r.items,
+            r.created_at,
+            r.next_attempt_at,
+            r.held_at,
+            r.lease_expires_at,
+            s.counted_at
+           FROM stored s
+             CROSS JOIN LATERAL jsonb_to_recordset(s.parts) r(rail_type text, is_message boolean, outcome_unknown boolean, hold_reason text, blocked boolean, leased boolean, expired boolean, later boolean, attempted boolean, items bigint, created_at timestamp with time zone, next_attempt_at timestamp with time zone, held_at timestamp with time zone, lease_expires_at timestamp with time zone)
+        UNION ALL
+         SELECT q.rail_type,
+            q.is_message,
+            q.outcome_unknown,
+            q.hold_reason,
+            q.blocked,
+            q.leased,
+            q.expired,
+            q.later,
+            q.attempted,
+            q.items,
+            q.created_at,
+            q.next_attempt_at,
+            q.held_at,
+            q.lease_expires_at,
+            statement_timestamp() AS statement_timestamp
+           FROM outbox_queue_parts q
+          WHERE NOT (EXISTS ( SELECT 1
+                   FROM stored))
+        )
+ SELECT rail_type,
+    is_message,
+    outcome_unknown,
+    hold_reason,
+    blocked,
+    leased,
+    expired,
+    later,
+    attempted,
+    items,
+    created_at,
+    next_attempt_at,
+    held_at,
+    lease_expires_at,
+    counted_at,
+        CASE
+            WHEN expired THEN 'EXPIRED'::text
+            WHEN leased THEN 'LEASED'::text
+            WHEN hold_reason IS NOT NULL THEN 'HELD'::text
+            WHEN blocked THEN 'BLOCKED'::text
+            WHEN later THEN 'SCHEDULED'::text
+            ELSE 'DUE'::text
+        END AS state
+   FROM combination i;
+COMMENT ON VIEW outbox_queue_status IS 'Numbers of pending items by rail and state. A queue of more than 50,000 items is counted every few seconds.';
+COMMENT ON COLUMN outbox_queue_status.counted_at IS 'Time of the count; now for a small queue, which each reader counts.';
 
 -- table outbox_rails of symphony_owner
 CREATE TABLE outbox_rails (
@@ -1326,46 +1399,9 @@ COMMENT ON VIEW supervisor_lease_status IS 'Number of held leases, and of leases
 
 -- view supervisor_outbox_status of symphony_owner
 CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
- WITH stored AS (
-         SELECT c_1.counted_at,
-            c_1.parts
-           FROM outbox_queue_counts c_1
-          WHERE c_1.parts IS NOT NULL AND statement_timestamp() >= c_1.counted_at AND statement_timestamp() <= (c_1.counted_at + 2::double precision * c_1.count_again_after + '00:00:10'::interval)
-        ), combination AS (
-         SELECT r.is_message,
-            r.outcome_unknown,
-            r.hold_reason,
-            r.blocked,
-            r.leased,
-            r.expired,
-            r.later,
-            r.attempted,
-            r.items,
-            r.created_at,
-            r.next_attempt_at,
-            r.held_at,
-            r.lease_expires_at
-           FROM stored s
-             CROSS JOIN LATERAL jsonb_to_recordset(s.parts) r(is_message boolean, outcome_unknown boolean, hold_reason text, blocked boolean, leased boolean, expired boolean, later boolean, attempted boolean, items bigint, created_at timestamp with time zone, next_attempt_at timestamp with time zone, held_at timestamp with time zone, lease_expires_at timestamp with time zone)
-        UNION ALL
-         SELECT q_1.is_message,
-            q_1.outcome_unknown,
-            q_1.hold_reason,
-            q_1.blocked,
-            q_1.leased,
-            q_1.expired,
-            q_1.later,
-            q_1.attempted,
-            q_1.items,
-            q_1.created_at,
-            q_1.next_attempt_at,
-            q_1.held_at,
-            q_1.lease_expires_at
-           FROM outbox_queue_parts q_1
-          WHERE NOT (EXISTS ( SELECT 1
-                   FROM stored))
-        ), part AS (
-         SELECT i.is_message,
+ WITH part AS (
+         SELECT i.rail_type,
+            i.is_message,
             i.outcome_unknown,
             i.hold_reason,
             i.blocked,
@@ -1378,20 +1414,14 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             i.next_attempt_at,
             i.held_at,
             i.lease_expires_at,
+            i.counted_at,
+            i.state,
                 CASE
                     WHEN i.leased OR i.hold_reason IS NULL THEN NULL::text
                     WHEN i.hold_reason = ANY (ARRAY['OUTCOME_UNKNOWN'::text, 'FAILED_WHILE_OUTCOME_UNKNOWN'::text, 'RETRY_CEILING'::text, 'REPEATED_LEASE_EXPIRY'::text, 'EARLIER_ITEM_PAID'::text, 'FIELD_KEY_MISSING'::text, 'FIELD_KEY_DESTROYED'::text, 'FIELD_UNREADABLE'::text, 'RAIL_REFERENCE_INVALID'::text, 'AMOUNT_APPROVAL'::text, 'LIMIT_EXCEEDED'::text, 'LIMIT_UNREADABLE'::text, 'OUTCOME_NOT_DELIVERED'::text]) THEN i.hold_reason
                     ELSE 'other'::text
-                END AS held_for,
-                CASE
-                    WHEN i.expired THEN 'EXPIRED'::text
-                    WHEN i.leased THEN 'LEASED'::text
-                    WHEN i.hold_reason IS NOT NULL THEN 'HELD'::text
-                    WHEN i.blocked THEN 'BLOCKED'::text
-                    WHEN i.later THEN 'SCHEDULED'::text
-                    ELSE 'DUE'::text
-                END AS state
-           FROM combination i
+                END AS held_for
+           FROM outbox_queue_status i
         ), kind_queue AS (
          SELECT g.is_message,
             sum(g.items) AS pending_count,
@@ -1416,6 +1446,7 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             sum(g.items) FILTER (WHERE g.held_for = 'LIMIT_UNREADABLE'::text) AS held_limit_unreadable_count,
             sum(g.items) FILTER (WHERE g.held_for = 'OUTCOME_NOT_DELIVERED'::text) AS held_outcome_not_delivered_count,
             sum(g.items) FILTER (WHERE g.held_for = 'other'::text) AS held_other_count,
+            min(g.counted_at) AS counted_at,
             min(g.created_at) AS pending_since,
             min(g.held_at) FILTER (WHERE g.state = 'HELD'::text) AS held_since,
             min(g.lease_expires_at) FILTER (WHERE g.state = 'EXPIRED'::text) AS expired_since,
@@ -1446,6 +1477,7 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
             COALESCE(sum(k_1.held_limit_unreadable_count), 0::numeric)::bigint AS held_limit_unreadable_count,
             COALESCE(sum(k_1.held_outcome_not_delivered_count), 0::numeric)::bigint AS held_outcome_not_delivered_count,
             COALESCE(sum(k_1.held_other_count), 0::numeric)::bigint AS held_other_count,
+            min(k_1.counted_at) AS counted_at,
             min(k_1.pending_since) AS pending_since,
             min(k_1.held_since) AS held_since,
             min(k_1.expired_since) AS expired_since,
@@ -1614,8 +1646,7 @@ CREATE VIEW supervisor_outbox_status WITH (security_barrier=true) AS
     l.cancelled_last_hour,
     q.held_outcome_not_delivered_count,
     k.kinds,
-    COALESCE(( SELECT EXTRACT(epoch FROM statement_timestamp() - s.counted_at) AS "extract"
-           FROM stored s), 0::numeric)::double precision AS counts_age_seconds
+    COALESCE(EXTRACT(epoch FROM statement_timestamp() - q.counted_at), 0::numeric)::double precision AS counts_age_seconds
    FROM queue q
      CROSS JOIN ledger l
      CROSS JOIN contradiction c
@@ -3910,8 +3941,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 145e29d6099fae76321c06219950b76c188424eb1d6eec5603a76fd0ec897070
-COMMENT ON FUNCTION purge_ledger_projection(integer, integer) IS 'Deletes search rows of items older than the retention, and counts per minute after 8 days, per hour after 100 and per day after 3650, at most the batch size; returns their number. The ledger keeps all of it.';
+-- body: sha256 8e400cdf0b9a0b1ebf7c86b3e9b0bf6ba7a19dd2a591ad9528589abe8a294d05
+COMMENT ON FUNCTION purge_ledger_projection(integer, integer) IS 'Deletes search rows of items older than the retention and not held, and counts per minute after 8 days, per hour after 100 and per day after 3650, at most the batch size; returns their number. The ledger keeps all of it.';
 
 -- function raise_already_terminal(uuid) of symphony_owner
 CREATE FUNCTION raise_already_terminal(p_outbox_id uuid)
@@ -4896,6 +4927,9 @@ GRANT SELECT ON table outbox_operational_status TO symphony_readonly;
 GRANT SELECT ON table outbox_pauses TO symphony_auditor;
 GRANT SELECT ON table outbox_pauses TO symphony_control;
 GRANT SELECT ON table outbox_pauses TO symphony_readonly;
+GRANT SELECT ON table outbox_queue_status TO symphony_auditor;
+GRANT SELECT ON table outbox_queue_status TO symphony_control;
+GRANT SELECT ON table outbox_queue_status TO symphony_readonly;
 GRANT SELECT ON table outbox_rails TO symphony_auditor;
 GRANT SELECT ON table outbox_rails TO symphony_control;
 GRANT SELECT ON table outbox_rails TO symphony_readonly;

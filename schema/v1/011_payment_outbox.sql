@@ -401,7 +401,7 @@ CREATE TABLE IF NOT EXISTS outbox_queue_counts (
 );
 INSERT INTO outbox_queue_counts DEFAULT VALUES ON CONFLICT DO NOTHING;
 COMMENT ON TABLE outbox_queue_counts IS
-  'One row: the last counts of a large queue. Heartbeats write it, and supervisor_outbox_status reads it.';
+  'One row: the last counts of a large queue. Heartbeats write it, and outbox_queue_status reads it.';
 COMMENT ON COLUMN outbox_queue_counts.count_again_after IS
   'Twenty times as long as the count took, at least five seconds: counting takes at most 5 % of one core.';
 COMMENT ON COLUMN outbox_queue_counts.parts IS 'Rows of outbox_queue_parts; null for a queue that is small.';

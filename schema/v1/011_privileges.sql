@@ -130,7 +130,8 @@ GRANT SELECT ON
   payment_outbox_blocks, participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers,
   outbox_rails, dispatch_epochs, symphony_deployments,
   supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
-  outbox_operational_status, outbox_throughput, inbox_events, scheduler_jobs, scheduler_timers, scheduler_job_runs
+  outbox_operational_status, outbox_queue_status, outbox_throughput, inbox_events, scheduler_jobs, scheduler_timers,
+  scheduler_job_runs
 TO symphony_control;
 GRANT SELECT (
   outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, attempt_count,
@@ -202,7 +203,8 @@ GRANT SELECT ON
   payment_outbox_blocks, symphony_settings,
   participant_outbox_policies, outbox_pauses, outbox_workers, outbox_rails, dispatch_epochs, symphony_deployments,
   supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
-  outbox_operational_status, outbox_throughput, inbox_events, scheduler_jobs, scheduler_timers, scheduler_job_runs
+  outbox_operational_status, outbox_queue_status, outbox_throughput, inbox_events, scheduler_jobs, scheduler_timers,
+  scheduler_job_runs
 TO symphony_auditor;
 
 -- Auditors record the result of a verification, because every process derives its alert from the latest one. The
@@ -215,7 +217,7 @@ GRANT SELECT ON
   payment_outbox_identities, payment_outbox_events, payment_outbox_proposals, payment_outbox_blocks,
   participant_outbox_policies, outbox_pauses, outbox_workers, outbox_rails, dispatch_epochs, symphony_deployments,
   supervisor_outbox_status, supervisor_inbox_status, supervisor_scheduler_status, supervisor_lease_status,
-  outbox_operational_status, outbox_throughput, inbox_events
+  outbox_operational_status, outbox_queue_status, outbox_throughput, inbox_events
 TO symphony_readonly;
 GRANT SELECT (
   attempt_id, outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, attempt_no, state,

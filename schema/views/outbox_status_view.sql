@@ -4,29 +4,47 @@
 
 CREATE OR REPLACE VIEW outbox_queue_parts WITH (security_barrier = true) AS
 -- The planner expects two values of a boolean expression, and so it groups by hash.
-SELECT p.is_message, p.outcome_unknown, p.hold_reason, p.blocked, p.lease_token IS NOT NULL AS leased,
+SELECT p.rail_type, p.is_message, p.outcome_unknown, p.hold_reason, p.blocked, p.lease_token IS NOT NULL AS leased,
   COALESCE(p.lease_expires_at <= statement_timestamp(), false) AS expired,
   p.next_attempt_at > statement_timestamp() AS later, p.attempt_count > 0 AS attempted,
   count(*) AS items, min(p.created_at) AS created_at, min(p.next_attempt_at) AS next_attempt_at,
   min(p.held_at) AS held_at, min(p.lease_expires_at) AS lease_expires_at
-FROM payment_outbox_pending p GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
+FROM payment_outbox_pending p GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9;
 COMMENT ON VIEW outbox_queue_parts IS
-  'Internal: numbers of pending items, one row per combination of their states. Reads every pending item.';
+  'Internal: numbers of pending items, one row per rail and combination of their states. Reads every '
+  'pending item.';
 
-CREATE OR REPLACE VIEW supervisor_outbox_status WITH (security_barrier = true) AS
+CREATE OR REPLACE VIEW outbox_queue_status WITH (security_barrier = true) AS
 WITH stored AS (
   -- The stored counts of a large queue, for twice the time after which a heartbeat counts again.
   SELECT c.counted_at, c.parts FROM outbox_queue_counts c
   WHERE c.parts IS NOT NULL AND statement_timestamp()
     BETWEEN c.counted_at AND c.counted_at + 2 * c.count_again_after + interval '10 seconds'
 ), combination AS (
-  SELECT r.* FROM stored s CROSS JOIN LATERAL jsonb_to_recordset(s.parts) AS r(is_message boolean,
-    outcome_unknown boolean, hold_reason text, blocked boolean, leased boolean, expired boolean, later boolean,
-    attempted boolean, items bigint, created_at timestamptz, next_attempt_at timestamptz, held_at timestamptz,
-    lease_expires_at timestamptz)
+  SELECT r.*, s.counted_at FROM stored s CROSS JOIN LATERAL jsonb_to_recordset(s.parts) AS r(rail_type text,
+    is_message boolean, outcome_unknown boolean, hold_reason text, blocked boolean, leased boolean, expired boolean,
+    later boolean, attempted boolean, items bigint, created_at timestamptz, next_attempt_at timestamptz,
+    held_at timestamptz, lease_expires_at timestamptz)
   UNION ALL
-  SELECT q.* FROM outbox_queue_parts q WHERE NOT EXISTS (SELECT 1 FROM stored)
-), part AS (
+  SELECT q.*, statement_timestamp() FROM outbox_queue_parts q WHERE NOT EXISTS (SELECT 1 FROM stored)
+)
+SELECT i.*,
+  CASE
+    WHEN i.expired THEN 'EXPIRED'
+    WHEN i.leased THEN 'LEASED'
+    WHEN i.hold_reason IS NOT NULL THEN 'HELD'
+    WHEN i.blocked THEN 'BLOCKED'
+    WHEN i.later THEN 'SCHEDULED'
+    ELSE 'DUE'
+  END AS state
+FROM combination i;
+COMMENT ON VIEW outbox_queue_status IS
+  'Numbers of pending items by rail and state. A queue of more than 50,000 items is counted every few seconds.';
+COMMENT ON COLUMN outbox_queue_status.counted_at IS
+  'Time of the count; now for a small queue, which each reader counts.';
+
+CREATE OR REPLACE VIEW supervisor_outbox_status WITH (security_barrier = true) AS
+WITH part AS (
   SELECT i.*,
     CASE
       WHEN i.leased OR i.hold_reason IS NULL THEN NULL
@@ -36,16 +54,8 @@ WITH stored AS (
         'RAIL_REFERENCE_INVALID', 'AMOUNT_APPROVAL', 'LIMIT_EXCEEDED', 'LIMIT_UNREADABLE', 'OUTCOME_NOT_DELIVERED')
       THEN i.hold_reason
       ELSE 'other'
-    END AS held_for,
-    CASE
-      WHEN i.expired THEN 'EXPIRED'
-      WHEN i.leased THEN 'LEASED'
-      WHEN i.hold_reason IS NOT NULL THEN 'HELD'
-      WHEN i.blocked THEN 'BLOCKED'
-      WHEN i.later THEN 'SCHEDULED'
-      ELSE 'DUE'
-    END AS state
-  FROM combination i
+    END AS held_for
+  FROM outbox_queue_status i
 ), kind_queue AS (
   -- One row for payments, one for messages.
   SELECT g.is_message, sum(g.items) AS pending_count,
@@ -70,7 +80,7 @@ WITH stored AS (
     sum(g.items) FILTER (WHERE g.held_for = 'LIMIT_UNREADABLE') AS held_limit_unreadable_count,
     sum(g.items) FILTER (WHERE g.held_for = 'OUTCOME_NOT_DELIVERED') AS held_outcome_not_delivered_count,
     sum(g.items) FILTER (WHERE g.held_for = 'other') AS held_other_count,
-    min(g.created_at) AS pending_since,
+    min(g.counted_at) AS counted_at, min(g.created_at) AS pending_since,
     min(g.held_at) FILTER (WHERE g.state = 'HELD') AS held_since,
     min(g.lease_expires_at) FILTER (WHERE g.state = 'EXPIRED') AS expired_since,
     min(g.next_attempt_at) FILTER (WHERE g.state = 'DUE') AS due_since,
@@ -100,8 +110,8 @@ WITH stored AS (
     COALESCE(sum(k.held_limit_unreadable_count), 0)::bigint AS held_limit_unreadable_count,
     COALESCE(sum(k.held_outcome_not_delivered_count), 0)::bigint AS held_outcome_not_delivered_count,
     COALESCE(sum(k.held_other_count), 0)::bigint AS held_other_count,
-    min(k.pending_since) AS pending_since, min(k.held_since) AS held_since, min(k.expired_since) AS expired_since,
-    min(k.due_since) AS due_since, min(k.unfinished_since) AS unfinished_since
+    min(k.counted_at) AS counted_at, min(k.pending_since) AS pending_since, min(k.held_since) AS held_since,
+    min(k.expired_since) AS expired_since, min(k.due_since) AS due_since, min(k.unfinished_since) AS unfinished_since
   FROM kind_queue k
 ), recorded AS (
   -- Totals per minute, and the tallies that are not yet added to them.
@@ -238,8 +248,7 @@ SELECT q.pending_count, q.due_unleased_count, q.leased_count, q.expired_lease_co
   ), 0)::double precision AS all_paused_age_seconds,
   q.held_reference_invalid_count, l.returned_total, q.held_amount_approval_count, q.held_limit_exceeded_count,
   q.held_limit_unreadable_count, l.cancelled_total, l.cancelled_last_hour, q.held_outcome_not_delivered_count, k.kinds,
-  COALESCE((SELECT extract(epoch FROM statement_timestamp() - s.counted_at) FROM stored s), 0)::double precision
-    AS counts_age_seconds
+  COALESCE(extract(epoch FROM statement_timestamp() - q.counted_at), 0)::double precision AS counts_age_seconds
 FROM queue q CROSS JOIN ledger l CROSS JOIN contradiction c CROSS JOIN worker w CROSS JOIN kind k
 LEFT JOIN verification v ON true;
 COMMENT ON VIEW supervisor_outbox_status IS

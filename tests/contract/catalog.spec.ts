@@ -466,6 +466,7 @@ describe('views', () => {
     ).toEqual([
       { view: 'outbox_operational_status', options: ['security_barrier=true'], ownFunctions: 0 },
       { view: 'outbox_queue_parts', options: ['security_barrier=true'], ownFunctions: 0 },
+      { view: 'outbox_queue_status', options: ['security_barrier=true'], ownFunctions: 0 },
       { view: 'outbox_throughput', options: ['security_barrier=true'], ownFunctions: 0 },
       { view: 'scheduler_job_runs', options: null, ownFunctions: 0 },
       { view: 'scheduler_timers', options: null, ownFunctions: 0 },

@@ -133,6 +133,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 a deployment', () => {
       'outbox_pauses',
       'outbox_queue_counts',
       'outbox_queue_parts',
+      'outbox_queue_status',
       'outbox_rails',
       'outbox_series',
       'outbox_throughput',

@@ -103,6 +103,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   outbox_attempt_totals: {},
   outbox_queue_counts: {},
   outbox_queue_parts: {},
+  outbox_queue_status: { control: whole(), auditor: whole(), readonly: whole() },
   scheduler_jobs: { control: whole(), auditor: whole(), readonly: except('payload') },
   scheduler_tasks: {},
   scheduler_timers: { control: whole(), auditor: whole(), readonly: except('payload') },

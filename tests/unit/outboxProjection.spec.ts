@@ -15,6 +15,7 @@ import {
   readRailStatistics,
   readSeries,
   recordOutboxReturn,
+  resolveOutboxHold,
   searchItems,
   readHashing,
   searchProjected,
@@ -439,6 +440,31 @@ describe('DestinationHasher', () => {
     expect(await storeSearchDestinations(olga.control, { ...block, keyName: hash.keyName })).toBe(true)
     expect(() => new DestinationHash('short')).toThrow('32 bytes')
   })
+})
+
+test('a held item is in the list of HELD items before and after its block is projected, until its release', async () => {
+  const railType = `rail-${randomUUID()}`
+  const ids = async () => (await searchItems(readonly(), { state: 'HELD', railType, limit: 9 })).ids
+  const { outboxId } = await enqueueHeld(db, olga, { railType })
+  expect(await ids()).toEqual([outboxId])
+  await project()
+  expect(await ids()).toEqual([outboxId])
+  const later = await enqueueHeld(db, olga, { railType })
+  expect(await ids()).toEqual([later.outboxId, outboxId])
+  await resolveOutboxHold(olga.control, outboxId, 'RETRY', 'checked')
+  expect(await ids()).toEqual([later.outboxId])
+  await project()
+  // The retention of an item that is still held has passed.
+  await db.queryNoRole(
+    `UPDATE payment_search SET outbox_id = uuid_v7_floor(now() - interval '2 days') WHERE outbox_id = $1`,
+    [later.outboxId],
+  )
+  await purgeLedgerProjection(executor(), 86_400, 1_000)
+  const { rows } = await db.queryNoRole(`SELECT state FROM payment_search WHERE rail_type = $1 AND state = 'HELD'`, [
+    railType,
+  ])
+  expect(rows).toEqual([{ state: 'HELD' }])
+  await db.queryNoRole(`DELETE FROM payment_search WHERE state = 'HELD' AND rail_type = $1`, [railType])
 })
 
 test('purge_ledger_projection deletes rows past their retention only, at most one batch', async () => {

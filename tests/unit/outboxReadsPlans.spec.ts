@@ -21,6 +21,8 @@ import { useTestDatabase } from '../support/database.js'
 /** Each query reads rows in proportion to its result, not to the ledger of 20,000 items. */
 
 const ITEMS = 20_000
+/** As many as one page reads. */
+const PENDING = 50_000
 const db = await useTestDatabase({ countBranches: false })
 beforeAll(async () => {
   // Rows like those of the functions, one second apart; every 500th has failed.
@@ -79,6 +81,21 @@ beforeAll(async () => {
      SELECT finding_id, gen_random_uuid(), 'ann', 'settled', now() FROM reconciliation_findings f
      WHERE NOT EXISTS (SELECT FROM reconciliation_open_findings o WHERE o.finding_id = f.finding_id)`,
   )
+  // One item of 500 is held. The search table has all but five, which events have.
+  await db.queryNoRole(
+    `INSERT INTO payment_outbox_pending (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type,
+       payload, hold_reason, held_by, held_at)
+     SELECT uuid_v7_floor(now() - make_interval(secs => n)), 'w-' || n, 'p-' || n % 200, n, 'w-' || n, 'sepa', '{}', h.reason,
+       h.reason, CASE WHEN h.reason IS NOT NULL THEN now() END
+     FROM generate_series(1, ${PENDING}) n
+     CROSS JOIN LATERAL (SELECT CASE WHEN n % 500 = 0 THEN 'REVIEW' END AS reason) h;
+     INSERT INTO payment_search (outbox_id, is_message, instruction_id, idempotency_key, participant_id, rail_type, state,
+       returned)
+     SELECT outbox_id, false, instruction_id, idempotency_key, participant_id, rail_type, 'HELD', false
+     FROM payment_outbox_pending WHERE hold_reason IS NOT NULL AND sequence_id % 10000 <> 0;
+     INSERT INTO payment_outbox_events (event_id, outbox_id, event_no, event_type, actor, detail)
+     SELECT outbox_id, outbox_id, 1, 'HOLD_PLACED', 'ann', '{}' FROM payment_outbox_pending WHERE sequence_id % 10000 = 0`,
+  )
   await db.queryNoRole('ANALYZE')
 })
 
@@ -135,6 +152,8 @@ test.each<[string, (role: Queryable) => Promise<unknown>]>([
   ['search for FAILED items', (role) => searchItems(role, { state: 'FAILED', limit: LIMIT })],
   ['search for DISPATCHED items', (role) => searchItems(role, { state: 'DISPATCHED', limit: LIMIT })],
   ['search for HELD items', (role) => searchItems(role, { state: 'HELD', limit: LIMIT })],
+  ['search for LEASED items', (role) => searchItems(role, { state: 'LEASED', limit: LIMIT })],
+  ['search for DUE items', (role) => searchItems(role, { state: 'DUE', limit: LIMIT })],
   ['search for items of a participant', (role) => searchParticipant(role, 'p-7', { limit: LIMIT })],
   ['find by instruction', (role) => findItems(role, 'i-12345', { limit: LIMIT })],
   ['find by idempotency key and scope', (role) => findItems(role, 'k-12345', { keyScope: 'key:shop', limit: LIMIT })],
@@ -202,6 +221,23 @@ test.each<[string, (role: Queryable) => Promise<unknown>]>([
   const { role, read } = explained('symphony_auditor')
   await ask(role)
   expect(read()).toBeLessThanOrEqual(30 * LIMIT)
+})
+
+test('a list of a rare state returns a page without items and the start of the next after 50,000 items', async () => {
+  const { role, read } = explained()
+  const page = await searchItems(role, { state: 'BLOCKED', limit: LIMIT })
+  expect(page).toEqual({ ids: [], next: expect.any(String) })
+  expect(read()).toBeLessThanOrEqual(2 * PENDING)
+  expect(await searchItems(role, { state: 'BLOCKED', limit: LIMIT, before: page.next! })).toEqual({
+    ids: [],
+    next: null,
+  })
+})
+
+test('the list of HELD items contains those of the search table and those of later events once each', async () => {
+  const { ids } = await searchItems(db.as('symphony_readonly'), { state: 'HELD', limit: 1_000 })
+  expect(ids).toHaveLength(PENDING / 500)
+  expect(ids).toEqual([...new Set(ids)].toSorted().toReversed())
 })
 
 test('readLatestAttempts reads each attempt of the last hour once', async () => {

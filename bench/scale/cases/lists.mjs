@@ -15,6 +15,9 @@ export async function lists({ filledLedger, sizes, calls, print }) {
   const pending = sizes([1_000_000], [2_000]).at(-1)
   const { database, filler, executor } = await filledLedger(rows)
   await fillQueue(filler, { count: pending, prefix: 'listed' })
+  await filler.query(
+    `UPDATE payment_outbox_pending SET hold_reason = 'REVIEW', held_by = 'bench', held_at = now() WHERE sequence_id % 997 = 0`,
+  )
   const example = await fillSearch(filler)
   await executor.query(`SELECT heartbeat_outbox_worker('worker')`)
   const measured = await withApi(database.url, async (read) => {
@@ -39,7 +42,7 @@ export async function lists({ filledLedger, sizes, calls, print }) {
 
 function pathsOf({ outboxId, instructionId, participantId, reference, from, to }) {
   const range = `from=${from}&to=${to}`
-  const states = ['DUE', 'SCHEDULED', 'BLOCKED', 'HELD', 'DISPATCHED', 'FAILED'].map(
+  const states = ['DUE', 'SCHEDULED', 'BLOCKED', 'LEASED', 'EXPIRED', 'HELD', 'DISPATCHED', 'FAILED'].map(
     (state) => `/v1/outbox?state=${state}`,
   )
   const periods = [DAY_MS / 24, DAY_MS, 7 * DAY_MS, 30 * DAY_MS].flatMap((ms) => {

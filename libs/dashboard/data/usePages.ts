@@ -46,7 +46,9 @@ function createPages<T>(load: (cursor: string | undefined, signal: AbortSignal) 
     current = controller
     state.value = { ...state.peek(), isLoading: true }
     try {
-      const page = await load(cursor, controller.signal)
+      let page = await load(cursor, controller.signal)
+      // A page of a rare state may be empty and have a next one.
+      while (page.items.length === 0 && page.next !== null) page = await load(page.next, controller.signal)
       if (controller.signal.aborted) return
       const before = cursor === undefined ? { rows: [], pages: 0 } : state.peek()
       state.value = {

@@ -118,7 +118,7 @@ export async function readRecentlyChanged(
        ${theirs(
          `SELECT p.outbox_id AS id, p.claimed_at AS place, p.participant_id
           FROM ${qualify(role, 'payment_outbox_pending')} p
-          WHERE p.claimed_at >= ${since} ORDER BY p.claimed_at DESC`,
+          WHERE p.lease_expires_at IS NOT NULL AND p.claimed_at >= ${since} ORDER BY p.claimed_at DESC`,
        )}
      ) c ORDER BY c.id DESC LIMIT $3`,
     [boundedInteger('seconds', seconds, RECENT_SECONDS), participants ?? null, boundedInteger('limit', limit, PAGE)],

@@ -46,9 +46,9 @@ export interface IdPage {
 }
 
 /**
- * Returns items newest first, and FAILED items latest failure first. Filters without an index (rail, participants)
- * apply to a bounded range of an index, so no search reads the whole ledger. A page may therefore be short and still
- * have a next one.
+ * Returns items newest first, and FAILED items latest failure first. Filters without an index (rail, participants, the
+ * states DUE, SCHEDULED and BLOCKED) apply to a bounded range of an index, so no search reads the whole ledger or queue.
+ * A page may therefore be short and still have a next one.
  */
 export async function searchItems(
   role: Queryable,
@@ -66,10 +66,10 @@ export async function searchItems(
   const last = requiredUuid('before', search.before ?? LAST_UUID)
   // FAILED items are in the order of failure, which may be long after `createdTo`.
   const before = state !== 'FAILED' && end < last ? end : last
-  const stretch = returned ? returnedStretch(role) : stretchOf(role, state)
+  const stretch = returned ? returnedStretch(role) : stretchOf(role, state, kind)
   const { rows } = await role.query<{ id: string; place: string }>(
     `SELECT s.id, s.place FROM (${stretch} LIMIT ${STRETCH}) s
-     WHERE s.is_message = $10::boolean AND ($3::text IS NULL OR s.rail_type = $3) AND ($4::text[] IS NULL OR s.participant_id = ANY ($4))
+     WHERE s.matches AND s.is_message = $10::boolean AND ($3::text IS NULL OR s.rail_type = $3) AND ($4::text[] IS NULL OR s.participant_id = ANY ($4))
        AND ($5::timestamptz IS NULL OR s.at >= $5) AND ($6::timestamptz IS NULL OR s.at < $6)
        AND ($7::text IS NULL OR s.error_code = $7) AND NOT ($9::boolean AND s.cancelled)
        AND s.id >= $2::uuid AND s.id < $11::uuid
@@ -102,33 +102,61 @@ export async function searchItems(
   return { ids, next: ends[0]?.place ?? null }
 }
 
-/** Returns the query of the items in a state (by default all items) below a position, in descending order. */
-function stretchOf(role: Queryable, state: ItemState | undefined): string {
+/**
+ * Returns the query of the items in a state (by default all items) below a position, in descending order. No index finds
+ * DUE, SCHEDULED and BLOCKED items by their ids: the query returns all pending items and says which match.
+ */
+function stretchOf(role: Queryable, state: ItemState | undefined, kind: ItemKind): string {
   if (state === 'DISPATCHED' || state === 'FAILED') {
     // FAILED items have their own index, in the order of failure. Its condition `attempt_no >= 1` is always true;
     // queries without it never use this index.
     const place = state === 'FAILED' ? 'a.attempt_id' : 'a.outbox_id'
     return `SELECT a.outbox_id AS id, ${place} AS place, a.rail_type, a.participant_id, a.completed_at AS at, a.error_code,
-        a.action = 'cancelled' AS cancelled, (
+        a.action = 'cancelled' AS cancelled, true AS matches, (
           SELECT i.is_message FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.outbox_id = a.outbox_id
         ) AS is_message
       FROM ${qualify(role, 'payment_outbox_attempts')} a
       WHERE a.state = '${state}' AND a.attempt_no >= 1 AND ${below(place)}`
   }
   if (state === undefined) {
-    return `SELECT i.outbox_id AS id, i.outbox_id AS place, i.rail_type, i.participant_id, i.is_message, ${NOT_ENDED}
+    return `SELECT i.outbox_id AS id, i.outbox_id AS place, i.rail_type, i.participant_id, i.is_message, ${NOT_ENDED},
+        true AS matches
       FROM ${qualify(role, 'payment_outbox_identities')} i WHERE ${below('i.outbox_id')}`
   }
-  return `SELECT p.outbox_id AS id, p.outbox_id AS place, p.rail_type, p.participant_id, p.is_message,
-      ${state === 'HELD' ? HELD : NOT_ENDED}
-    FROM ${qualify(role, 'payment_outbox_pending')} p WHERE ${PENDING_STATES[state]} AND ${below('p.outbox_id')}`
+  if (state === 'HELD') return heldStretch(role, kind)
+  const isLeased = state === 'LEASED' || state === 'EXPIRED'
+  return `SELECT p.outbox_id AS id, p.outbox_id AS place, p.rail_type, p.participant_id, p.is_message, ${NOT_ENDED},
+      ${isLeased ? 'true' : PENDING_STATES[state]} AS matches
+    FROM ${qualify(role, 'payment_outbox_pending')} p
+    WHERE ${isLeased ? `${PENDING_STATES[state]} AND ` : ''}${below('p.outbox_id')}`
+}
+
+/**
+ * Returns the query of the held items. The search table has the holds of projected blocks, and the events after the last
+ * of these blocks have the others.
+ */
+function heldStretch(role: Queryable, kind: ItemKind): string {
+  const search = qualify(role, 'payment_search')
+  return `SELECT p.outbox_id AS id, p.outbox_id AS place, p.rail_type, p.participant_id, p.is_message, p.held_at AS at,
+      NULL::text AS error_code, false AS cancelled, true AS matches
+    FROM (
+      SELECT s.outbox_id FROM ${search} s WHERE s.is_message = ${kind === 'message'} AND s.state = 'HELD'
+      UNION ALL
+      SELECT DISTINCT e.outbox_id FROM ${qualify(role, 'payment_outbox_events')} e
+      WHERE e.event_type = 'HOLD_PLACED' AND e.recorded_xid >= COALESCE((
+          SELECT b.last_xid FROM ${qualify(role, 'ledger_projection')} l
+          JOIN ${qualify(role, 'payment_outbox_blocks')} b ON b.block_no = l.last_block), 0)
+        AND NOT EXISTS (SELECT FROM ${search} s WHERE s.outbox_id = e.outbox_id AND s.state = 'HELD')
+    ) h
+    JOIN ${qualify(role, 'payment_outbox_pending')} p ON p.outbox_id = h.outbox_id
+    WHERE ${PENDING_STATES.HELD} AND ${below('h.outbox_id')}`
 }
 
 /** Returns the query of the payments with a return, by their latest return. OFFSET 0 keeps one index lookup per row. */
 function returnedStretch(role: Queryable): string {
   const events = qualify(role, 'payment_outbox_events')
   return `SELECT e.outbox_id AS id, e.outbox_id AS place, i.rail_type, i.participant_id, e.created_at AS at,
-      NULL::text AS error_code, false AS cancelled, false AS is_message
+      NULL::text AS error_code, false AS cancelled, false AS is_message, true AS matches
     FROM ${events} e
     CROSS JOIN LATERAL (
       SELECT i.rail_type, i.participant_id FROM ${qualify(role, 'payment_outbox_identities')} i
@@ -139,7 +167,6 @@ function returnedStretch(role: Queryable): string {
       AND ${below('e.outbox_id')}`
 }
 
-const HELD = 'p.held_at AS at, NULL::text AS error_code, false AS cancelled'
 const NOT_ENDED = 'NULL::timestamptz AS at, NULL::text AS error_code, false AS cancelled'
 
 /**
@@ -167,7 +194,7 @@ export function minUuidAt(time: Date): string {
 }
 
 /** Conditions of the states in the view outbox_operational_status. Either all lease columns are set or none. */
-export const PENDING_STATES: Readonly<Record<Exclude<ItemState, 'DISPATCHED' | 'FAILED'>, string>> = {
+const PENDING_STATES: Readonly<Record<Exclude<ItemState, 'DISPATCHED' | 'FAILED'>, string>> = {
   EXPIRED: 'p.lease_expires_at <= statement_timestamp()',
   LEASED: 'p.lease_expires_at > statement_timestamp()',
   HELD: 'p.lease_expires_at IS NULL AND p.hold_reason IS NOT NULL',

@@ -3,7 +3,6 @@ import type { FieldClasses } from '../../rails/index.js'
 import type { DispatchEpoch, ItemStatus, OutboxStatus } from '../statusTypes.js'
 import type { FreezeCause } from '../types.js'
 import type { LatestAttempts, PauseView, RailQueue, ThroughputView, WorkerReport } from '../views.js'
-import { PENDING_STATES } from './search.js'
 
 /**
  * Empty list of values, with which the driver prepares a statement. These queries run every second, and planning costs
@@ -118,16 +117,16 @@ export async function readWorkerReports(role: Queryable): Promise<WorkerReport[]
   return rows
 }
 
-/** Returns the counts and ages of each rail's queue. */
+/** Returns the counts and ages of each rail's queue, which are some seconds old if the queue is large. */
 export async function readRailQueues(role: Queryable): Promise<RailQueue[]> {
   const { rows } = await role.query<RailQueue>(
-    `SELECT p.rail_type AS "railType", count(*)::integer AS pending,
-       (count(*) FILTER (WHERE ${PENDING_STATES.DUE}))::integer AS due,
-       (count(*) FILTER (WHERE p.lease_expires_at IS NOT NULL))::integer AS "inFlight",
-       (count(*) FILTER (WHERE ${PENDING_STATES.HELD}))::integer AS held,
-       COALESCE(extract(epoch FROM statement_timestamp() - min(p.next_attempt_at) FILTER (WHERE ${PENDING_STATES.DUE})), 0)
+    `SELECT q.rail_type AS "railType", sum(q.items)::integer AS pending,
+       COALESCE(sum(q.items) FILTER (WHERE q.state = 'DUE'), 0)::integer AS due,
+       COALESCE(sum(q.items) FILTER (WHERE q.leased), 0)::integer AS "inFlight",
+       COALESCE(sum(q.items) FILTER (WHERE q.state = 'HELD'), 0)::integer AS held,
+       COALESCE(extract(epoch FROM statement_timestamp() - min(q.next_attempt_at) FILTER (WHERE q.state = 'DUE')), 0)
          ::double precision AS "oldestDueAgeSeconds"
-     FROM ${qualify(role, 'payment_outbox_pending')} p GROUP BY p.rail_type ORDER BY p.rail_type LIMIT 1000`,
+     FROM ${qualify(role, 'outbox_queue_status')} q GROUP BY q.rail_type ORDER BY q.rail_type LIMIT 1000`,
     PREPARED,
   )
   return rows

@@ -237,7 +237,7 @@ BEGIN
   PERFORM check_number('p_batch_size', p_batch_size, 1, 1000);
   DELETE FROM payment_search s WHERE s.outbox_id = ANY (ARRAY(
     SELECT o.outbox_id FROM payment_search o
-    WHERE o.outbox_id < uuid_v7_floor(v_now - make_interval(secs => p_retention_seconds))
+    WHERE o.outbox_id < uuid_v7_floor(v_now - make_interval(secs => p_retention_seconds)) AND o.state <> 'HELD'
     ORDER BY o.outbox_id LIMIT p_batch_size FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_deleted = ROW_COUNT;
   DELETE FROM payment_search_destinations s WHERE s.ctid = ANY (ARRAY(
@@ -266,5 +266,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION purge_ledger_projection(integer, integer) IS
-  'Deletes search rows of items older than the retention, and counts per minute after 8 days, per hour after 100 and '
-  'per day after 3650, at most the batch size; returns their number. The ledger keeps all of it.';
+  'Deletes search rows of items older than the retention and not held, and counts per minute after 8 days, per hour '
+  'after 100 and per day after 3650, at most the batch size; returns their number. The ledger keeps all of it.';
