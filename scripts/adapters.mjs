@@ -1,5 +1,5 @@
-// Installs the database libraries and frameworks of tests/workspaces/adapters/ (own lockfile) and runs their tests against a real
-// PostgreSQL. `npm run adapters -- FILE …` runs only these files.
+// Installs the database libraries and frameworks of tests/workspaces/adapters/ (own lockfile) and runs their tests
+// against a real PostgreSQL. `npm run adapters -- FILE …` runs only these files.
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -23,7 +23,7 @@ function install() {
   step('install', 'npm', ['ci', '--ignore-scripts', '--no-workspaces'], folder)
   // The examples import the package by its name, as its users do.
   symlinkSync(root, join(folder, 'node_modules', 'symphony-pg'))
-  // Otherwise Prisma's command downloads its migration engine, which generating a client does not use.
+  // Prisma would download its migration engine, which generating a client does not need.
   const env = { PRISMA_SCHEMA_ENGINE_BINARY: '/bin/true', CHECKPOINT_DISABLE: '1' }
   const words = ['generate', '--schema', 'prisma/schema.prisma']
   step('prisma', installed(folder, 'prisma'), words, folder, env)

@@ -1,8 +1,8 @@
-// Writes docs/reference/api/*.api.md: the exports of each entry point with their declarations. Run `npm run api` after an export
-// changed. A test compares the files, so every change of the public API appears as a diff in review.
+// Writes docs/reference/api/*.api.md: the exports of each entry point with their declarations. Run `npm run api` after
+// a change of exports. A test compares the files, so every change of the public API appears as a diff in review.
 //
-// It parses the declarations in dist/ as text, because TypeScript 7 has no compiler API. In emitted text each statement begins in
-// the first column and its other lines do not.
+// Parses the declarations in dist/ as text, because TypeScript 7 has no compiler API. Each emitted statement starts in
+// the first column; its other lines are indented or start with a bracket.
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -88,14 +88,17 @@ function declarationOf({ file, name }) {
   throw new Error(`${relative(root, file)} does not declare ${name}`)
 }
 
-/** Declares a namespace by the declarations of its members. `members` keeps their files, where the types that they use are found. */
+/**
+ * Declares a namespace with the declarations of its members. `members` keeps their files, to resolve the types that
+ * they use.
+ */
 function namespaceOf(name, file) {
   const members = [...exportsOf(file)].toSorted(byName).map(([, origin]) => declarationOf(origin))
   const text = members.map((member) => member.text.replaceAll(/^/gm, '    ')).join('\n')
   return { file, text: `namespace ${name} {\n${text}\n}`, members }
 }
 
-/** Returns the declarations that the given declarations refer to, directly or indirectly, except those of other packages. */
+/** Returns the declarations that the given ones use, directly or indirectly, except those of other packages. */
 function closureOf(own) {
   const seen = new Set(own.map(({ file, text }) => `${file}\0${text}`))
   const added = []
@@ -167,7 +170,7 @@ function statementsOf(file) {
   let statements = statementsByFile.get(file)
   if (statements === undefined) {
     const text = readFileSync(file, 'utf8').replaceAll(/^\s*\/\*\*.*?\*\/\n/gms, '')
-    // The first line of a statement begins with a letter, its last line with a bracket.
+    // A statement starts with a letter in the first column; its last line starts with a bracket.
     statements = text.split(/^(?=[a-z])/m).map((statement) => statement.trimEnd())
     statementsByFile.set(file, statements)
   }

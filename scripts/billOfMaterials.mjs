@@ -1,4 +1,4 @@
-// Creates the library's bill of materials (CycloneDX): its dependencies, and the packages that the build bundles into it. Reads the
+// Creates the library's bill of materials (CycloneDX): its dependencies, and the packages bundled into dist/. Reads the
 // lock file, not node_modules.
 import { spawnSync } from 'node:child_process'
 import { dirname, join } from 'node:path'
@@ -27,7 +27,10 @@ export function billOfMaterials() {
 
 const DEVELOPMENT = 'cdx:npm:package:development'
 
-/** Reads npm's mark of development packages, because `--omit dev` also omits packages that both a user and a development tool need. */
+/**
+ * Reads npm's mark of development packages, because `--omit dev` also omits packages that users and development tools
+ * both need.
+ */
 function isForDevelopment({ properties }) {
   return properties.some(({ name }) => name === DEVELOPMENT)
 }

@@ -77,7 +77,7 @@ function install() {
   const stamp = join(folder, 'node_modules', '.symphony-lock')
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === lock) return
   step('install', 'npm', ['ci', '--ignore-scripts', '--no-workspaces'], folder)
-  // The rail modules import the package by its name, as a user's do.
+  // The rail modules import the package by name, as users do.
   symlinkSync(root, join(folder, 'node_modules', 'symphony-pg'))
   writeFileSync(stamp, lock)
 }

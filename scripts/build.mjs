@@ -1,5 +1,5 @@
-// Builds dist/ when it is missing or older than its sources, so that `bin/symphony`, `npm start` and `npm test` work
-// after `npm ci --ignore-scripts` too. In an installed package there are no sources, and nothing is built.
+// Builds dist/ if it is missing or older than its sources, so that `bin/symphony`, `npm start` and `npm test` work even
+// after `npm ci --ignore-scripts`. Builds nothing in an installed package, which has no sources.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
@@ -10,7 +10,10 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const require = createRequire(import.meta.url)
 
-/** Parts of the build with their sources and commands. Each has its own stamp, so a changed style sheet compiles no TypeScript. */
+/**
+ * Parts of the build with sources and commands. Each has its own stamp, so that a changed style sheet does not
+ * recompile TypeScript.
+ */
 const PARTS = [
   {
     name: 'the embedded server',
@@ -78,7 +81,7 @@ function ensurePart({ name, stamp, sources, build, tidy }, force) {
   }
   tidy()
   mkdirSync(dirname(file), { recursive: true })
-  // Written last and by rename, so that an interrupted or concurrent build never looks complete.
+  // Writes the stamp last and by rename, so that an interrupted or concurrent build never looks complete.
   writeFileSync(`${file}.${process.pid}`, digest)
   renameSync(`${file}.${process.pid}`, file)
 }
@@ -89,7 +92,7 @@ function compile(folder) {
   return [compiler, '-p', join(root, folder)]
 }
 
-/** Deletes compiled files whose source is gone. The compiler keeps them, and the package would contain them. */
+/** Deletes compiled files without a source. The compiler keeps them, so the package would contain them. */
 function removeOutputWithoutSource() {
   for (const file of filesBelow(join('dist', 'libs'))) {
     const source = relative('dist', file).replace(/(?:\.d\.ts|\.js)$/, '.ts')
@@ -97,7 +100,7 @@ function removeOutputWithoutSource() {
   }
 }
 
-/** Digests the content of the files, not their times, because a checkout changes times. */
+/** Hashes the content of the files, not their times, because a checkout changes times. */
 function digestOf(files) {
   const digest = createHash('sha256')
   for (const file of files) {
@@ -123,7 +126,7 @@ function filesBelow(folder) {
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   ensureBuilt({ force: process.argv.includes('--force') })
-  // `npm pack` and `npm publish` run this script and would pack an incomplete dist/ without an error.
+  // `npm pack` and `npm publish` run this script. Without this check they would pack an incomplete dist/.
   for (const folder of existsSync(join(root, 'tsconfig.json')) ? ['.', 'embedded'] : []) {
     const missing = exportedFiles(folder).filter((file) => !existsSync(join(root, folder, file)))
     if (missing.length > 0) {

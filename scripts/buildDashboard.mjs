@@ -1,11 +1,11 @@
-// Builds libs/dashboard into dist/dashboard: page, script, style sheet and charts. Their names contain a content hash, so browsers
-// may cache them for ever.
+// Builds libs/dashboard into dist/dashboard: page, script, style sheet and charts. File names contain a content hash,
+// so browsers may cache the files for ever.
 import { existsSync, renameSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build } from 'vite'
 
-// A test runner sets NODE_ENV to `test`, and vite would build the development version.
+// A test runner sets NODE_ENV to `test`, which would make vite build the development version.
 process.env.NODE_ENV = 'production'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
@@ -26,7 +26,7 @@ await build({
     // The content security policy allows no inline script and no data: URL.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
-    // One file for the first page: shared chunks of pages that load later would make it larger.
+    // Bundles the first page into one file. Chunks shared with pages that load later would make it larger.
     rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'first', tags: ['$initial'] }] } } },
     // A source map would double the size, and the sources are in the repository.
     sourcemap: false,
@@ -35,7 +35,10 @@ await build({
 })
 putInPlace()
 
-/** Moves the result into place by rename, so that a starting server never finds half of it. Retries if another build was faster. */
+/**
+ * Moves the result into place by rename, so that a starting server never finds half of it. Retries if another build
+ * renamed first.
+ */
 function putInPlace() {
   const former = `${target}.former.${process.pid}`
   for (let tries = 1; ; tries += 1) {

@@ -1,5 +1,6 @@
-// Bundles what the library uses of two packages, with their licences, into dist/vendor: of libphonenumber-js one function with its
-// numbering plans, 0.1 MB of the package's 10 MB; of typebox one file instead of 683 modules, which took a process 0.7 s to load.
+// Bundles the used parts of two packages, with their licences, into dist/vendor. Of libphonenumber-js: one function
+// with its numbering plans, 0.1 MB of 10 MB. Of typebox: one file instead of 683 modules, which took a process 0.7 s to
+// load.
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'

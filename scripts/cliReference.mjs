@@ -1,4 +1,5 @@
-// Writes docs/reference/cli.md from the program's commands. Run it after a command or an option changed; a test compares the page.
+// Writes docs/reference/cli.md from the program's commands. Run it after a change of commands or options; a test
+// compares the page.
 import { writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'

@@ -1,6 +1,6 @@
-// Failover drill on this machine: `npm run cluster -- --help`. Starts three PostgreSQL nodes under Patroni and etcd, HAProxy,
-// PgBouncer and two worker hosts with the configuration of deploy/cluster/. Kills the primary during dispatch, then verifies the
-// ledger against the rail book. Removes everything at the end, also when interrupted.
+// Failover drill on this machine: `npm run cluster -- --help`. Starts three PostgreSQL nodes under Patroni and etcd,
+// HAProxy, PgBouncer and two worker hosts with the configuration of deploy/cluster/. Kills the primary during dispatch,
+// then verifies the ledger against the rail book. Removes everything at the end, even if interrupted.
 import { chmodSync, chownSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -31,7 +31,7 @@ const GRACE_MS = 5_000
 const SIGNALS = { SIGINT: 130, SIGTERM: 143 }
 
 process.exitCode = await main()
-// An interrupted drill may still have pending waits that keep the process alive.
+// Pending waits of an interrupted drill would keep the process alive.
 setTimeout(() => process.exit(), 500).unref()
 
 async function main() {
@@ -69,7 +69,8 @@ async function main() {
       print('interrupted')
       interrupt()
       killCommands()
-      // Lets the drill end before its cluster is stopped, for at most GRACE_MS: a statement may wait for a primary for ever.
+      // Lets the drill end before its cluster stops, for at most GRACE_MS, because a statement may wait for a primary
+      // for ever.
       await Promise.race([running.catch(() => {}), sleep(GRACE_MS)])
       return outcome.exitCode
     }
@@ -113,7 +114,10 @@ function readOptions() {
   return { ...values, payments }
 }
 
-/** Returns the account `postgres` if this process is root: PostgreSQL, Patroni and PgBouncer refuse to run as root. */
+/**
+ * Returns the account `postgres` if this process is root, because PostgreSQL, Patroni and PgBouncer refuse to run as
+ * root.
+ */
 function accountOfServers() {
   if (process.geteuid() !== 0) return undefined
   const entry = readFileSync('/etc/passwd', 'utf8')
@@ -124,7 +128,7 @@ function accountOfServers() {
   return { uid: Number(entry[2]), gid: Number(entry[3]) }
 }
 
-/** Resolves at the first SIGINT or SIGTERM. A second one ends the process at once, because `once` removes the handler. */
+/** Resolves at the first SIGINT or SIGTERM. `once` removes the handler, so a second signal ends the process at once. */
 function interruption() {
   return new Promise((resolve) => {
     for (const [signal, exitCode] of Object.entries(SIGNALS)) process.once(signal, () => resolve({ exitCode }))

@@ -1,5 +1,5 @@
-// Writes docs/conformance.md, which lists the tests of each scenario of the specification. `npm run conformance` runs these tests
-// and writes the page; `npm test` compares the page with its own run.
+// Writes docs/conformance.md, which lists the tests of each scenario of the specification. `npm run conformance` runs
+// these tests and writes the page; `npm test` compares the page with its own run.
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -46,7 +46,7 @@ export function conformanceProblems(report, page) {
   return [...untested, ...unknown, ...stale]
 }
 
-/** @returns the tests of each id, in an order that does not depend on the run */
+/** @returns the tests of each id, in an order independent of the run */
 function testsById(report) {
   const tests = new Map()
   for (const { name: file, assertionResults } of report.testResults) {
@@ -64,7 +64,7 @@ function testsById(report) {
   return tests
 }
 
-/** Returns the scenario id at the beginning of a title. A test without one takes the id of its group. */
+/** Returns the scenario id at the start of a title. A test without one takes the id of its `describe`. */
 function idOf(title) {
   return /^PRIM-POSTGRES-[A-Z]+-\d{3}(?= )/.exec(title)?.[0]
 }

@@ -25,7 +25,7 @@ const FOLDERS = [
   '/usr/sbin',
 ].filter((folder) => folder !== '')
 
-/** Test files with the programs that each needs and the command that installs them. */
+/** Test files, with the programs that each needs and the command that installs them. */
 const TESTS = {
   dump: {
     programs: () => versionedFolders('pg_dump', 'pg_restore'),
@@ -115,7 +115,7 @@ for (const [name, programs] of present) print(`ran      ${name}: ${Object.values
 for (const name of missing) print(`NOT RUN  ${name}: its program is not installed. Remedy: ${TESTS[name].remedy}`)
 if (missing.length > 0 && !allowMissing) fail('Some tests did not run. --allow-missing accepts that.')
 
-/** Returns, for each tested server version, a folder with programs of the same version. */
+/** Returns, for each tested server version, a folder with programs of that version. */
 function versionedFolders(...programs) {
   const folders = FOLDERS.filter((folder) => programs.every((program) => existsSync(join(folder, program))))
   const versions = folders.map((folder) => [majorVersion(join(folder, programs[0])), folder])

@@ -141,7 +141,7 @@ function typesOf(file, constraint) {
   return [...list.matchAll(/'(\w+)'/g)].map(([, name]) => name)
 }
 
-/** Throws if a name of the sources has no description here, or a description has no source. */
+/** Throws if a name in the sources has no description here, or a description no source. */
 function requireAll(found, meanings) {
   const unknown = found.filter((name) => meanings[name] === undefined)
   const gone = Object.keys(meanings).filter((name) => !found.includes(name))
@@ -198,7 +198,7 @@ function interfaceFields(name, file) {
   return [...inherited, ...fieldsOf(body)]
 }
 
-/** Returns the log lines of an event type. Calls the logger with every field value that changes its line. */
+/** Returns the log lines of an event type. Logs an event with every field value that changes its line. */
 function logLines(log, type, during) {
   const logged = new Set()
   const logger = Object.fromEntries(

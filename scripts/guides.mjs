@@ -1,5 +1,5 @@
-// Runs the guides as their readers would, each in an empty folder with a fresh PostgreSQL: `npm run guides -- [PAGE …]`. Guides
-// about other queues need bench/peers, which `npm run bench` installs; otherwise they are reported as not run.
+// Runs the guides like a reader would, each in an empty folder with a fresh PostgreSQL: `npm run guides -- [PAGE …]`.
+// Guides about other queues need bench/peers, which `npm run bench` installs; otherwise they are reported as not run.
 import { existsSync } from 'node:fs'
 import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -25,7 +25,7 @@ process.exitCode = failed ? 1 : 0
 
 async function run(page) {
   const folder = await mkdtemp(join(tmpdir(), 'symphony-guide-'))
-  // If this process runs as root, the server runs as another account, which must be able to enter the folder.
+  // As root, this process runs the server under another account, which must be able to enter the folder.
   await chmod(folder, 0o755)
   const server = await startEmbedded({ dataDir: join(folder, 'server') })
   try {

@@ -1,5 +1,5 @@
-// Writes deploy/prometheus, deploy/grafana and docs/reference/alerts.md from the rules in libs/observability/alerts. Run it after a change of the rules,
-// their scenarios or the dashboard; tests compare the files with the sources.
+// Writes deploy/prometheus, deploy/grafana and docs/reference/alerts.md from the rules in libs/observability/alerts.
+// Run it after a change of the rules, their scenarios or the dashboard; tests compare the files with the sources.
 import { spawnSync } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'

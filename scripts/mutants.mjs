@@ -47,7 +47,7 @@ async function testInOneCopy() {
   }
 }
 
-/** Copies the tracked and untracked files and dist/, so that only a changed source is built again. */
+/** Copies the tracked and untracked files and dist/, so that only the changed source is rebuilt. */
 function copyCheckout() {
   const copy = mkdtempSync(join(tmpdir(), 'symphony-mutants-'))
   copies.push(copy)
@@ -72,7 +72,7 @@ async function testMutant(copy, mutant) {
     original.replace(mutant.find, () => mutant.replace),
   )
   try {
-    // Tests would fail without having caught the mutant.
+    // A test that fails because the build failed would not have caught the mutant.
     if (isBuilt(mutant) && (await run(copy, [join('scripts', 'build.mjs')])) !== 0) return missed('DOES NOT COMPILE')
     const failed = await firstFailure(copy, mutant)
     if (failed === undefined) return missed('SURVIVED')
@@ -86,7 +86,7 @@ function missed(reason) {
   return { isCaught: false, text: reason, cell: notCaught(reason) }
 }
 
-/** Returns the first failed test; undefined if the run failed without one, for example on a file that does not parse. */
+/** Returns the first failed test; undefined if no test failed, for example because a file does not parse. */
 async function firstFailure(copy, { id, test }) {
   const reportFile = join(copy, 'report.json')
   rmSync(reportFile, { force: true })
@@ -102,7 +102,7 @@ async function firstFailure(copy, { id, test }) {
   return failures[0]
 }
 
-/** @returns {Promise<number | null>} exit code, null if the process was killed or did not start */
+/** @returns {Promise<number | null>} exit code; null if the process was killed or did not start */
 function run(cwd, args) {
   return new Promise((resolve) => {
     const child = spawn(process.execPath, args, { cwd, stdio: 'ignore', timeout: RUN_MS_MAX })

@@ -1,6 +1,6 @@
-// Checks the package as a new user gets it: packs it, installs it with npm in an empty folder, then compiles and runs the first
-// program of the README with the embedded PostgreSQL. Needs the npm registry and half a minute. tests/contract/package.spec.ts
-// checks the same without the installation.
+// Checks the package like a new user: packs it, installs it with npm in an empty folder, then compiles and runs the
+// first program of the README with the embedded PostgreSQL. Needs the npm registry and half a minute.
+// tests/contract/package.spec.ts checks the same without the installation.
 import { spawnSync } from 'node:child_process'
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -14,7 +14,7 @@ const require = createRequire(import.meta.url)
 /** Size limit of the installed library without the embedded server. */
 const MEGABYTES_MAX = 22
 const folder = mkdtempSync(join(tmpdir(), 'symphony-newcomer-'))
-// If this process runs as root, the server runs as another account, which must be able to enter the folder.
+// As root, this process runs the server under another account, which must be able to enter the folder.
 chmodSync(folder, 0o755)
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 
@@ -27,7 +27,7 @@ const [library, embedded] = ['.', './embedded'].map((from) => {
   return join(folder, filename)
 })
 writeFileSync(join(folder, 'package.json'), '{ "private": true, "type": "module" }\n')
-// The package must work without install scripts of dependencies.
+// The package must work without install scripts of its dependencies.
 const install = ['install', '--ignore-scripts', '--no-audit', '--no-fund']
 runWithoutWarnings('npm', [...install, library])
 const tree = JSON.parse(readFileSync(join(folder, 'node_modules', '.package-lock.json'), 'utf8')).packages
@@ -100,7 +100,7 @@ function complete(command, words, cwd) {
   return result
 }
 
-/** Returns the path of a command that the test folder's packages installed. */
+/** Returns the path of a command installed in the test folder. */
 function installed(command) {
   return join(folder, 'node_modules', '.bin', command)
 }

@@ -1,5 +1,5 @@
-// Publishes a release from a clean checkout: docs/internals/releases.md. `--check` does everything except publish, and needs no tag
-// and no date in the changelog. `--files` only creates the files, without the long checks.
+// Publishes a release from a clean checkout: docs/internals/releases.md. `--check` does everything except publish, and
+// needs neither a tag nor a date in the changelog. `--files` only creates the files, without the long checks.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -27,7 +27,10 @@ const archives = makeFiles()
 if (isTrial) print(`Dry run: ${archives.join(', ')} are in release/; nothing was published.`)
 else publish()
 
-/** Refuses a release unless HEAD is clean, tagged with the version and dated in the changelog, and npm can attest provenance. */
+/**
+ * Refuses a release unless HEAD is clean, has the tag of the version and a date in the changelog, and npm can attest
+ * provenance.
+ */
 function requireReleasable() {
   if (output('git', ['status', '--porcelain']) !== '') fail('The checkout is not clean: commit first.')
   const tags = output('git', ['tag', '--points-at', 'HEAD']).split('\n')

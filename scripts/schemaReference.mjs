@@ -1,5 +1,5 @@
-// Generates docs/internals/schema.md from schema/manifest.json and the SQL files: tables with writers and readers, indexes with the
-// query that each serves, functions with callers. `npm run schema:snapshot` writes the page; a test compares it.
+// Generates docs/internals/schema.md from schema/manifest.json and the SQL files: tables with writers and readers,
+// indexes with their queries, functions with callers. `npm run schema:snapshot` writes the page; a test compares it.
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -35,7 +35,7 @@ ${functionSections(manifest, functions)}
 `)
 }
 
-/** Returns the files of schema/functions, each with its functions and their texts. */
+/** Returns the files of schema/functions with the texts of their functions. */
 function functionsByFile() {
   const folder = join(root, 'schema/functions')
   const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).map((name) => name.replaceAll('\\', '/'))

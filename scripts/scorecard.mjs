@@ -1,5 +1,5 @@
-// Runs the scenarios of one family: `npm run chaos`, `npm run security`. They are TypeScript files that share helpers with the tests,
-// so vite loads them.
+// Runs the scenarios of one family: `npm run chaos`, `npm run security`. vite loads them, because they are TypeScript
+// and share helpers with the tests.
 import { readdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -8,10 +8,9 @@ import { ensureBuilt } from './build.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 
-/** Runs the scenarios in the folder `family` of tests/. */
+/** Runs the scenarios in the folder tests/`family`. */
 export async function runFamily(family, words = process.argv.slice(2)) {
-  // If this process runs as root, the server runs as another account, which must be able to read the files that this process
-  // creates.
+  // As root, this process runs the server under another account, which must be able to read the files of this process.
   process.umask(0o022)
   process.chdir(root)
   ensureBuilt()

@@ -1,4 +1,5 @@
-// Writes a bank statement with planted errors, and the findings that a reconciliation must report: `npm run statements -- --help`.
+// Writes a bank statement with planted errors, and the findings that a reconciliation must report: `npm run statements
+// -- --help`.
 import { once } from 'node:events'
 import { randomInt } from 'node:crypto'
 import { createWriteStream } from 'node:fs'

@@ -20,7 +20,7 @@ const scratch = mkdtempSync(join(tmpdir(), 'symphony-test-run-'))
 const matrix = process.argv.includes('--matrix')
 const given = process.argv.slice(2).filter((word) => word !== '--matrix')
 
-/** Tests of the SQL functions, which run on the oldest server in a schema whose name needs quoting. */
+/** Tests of the SQL functions. They run on the oldest server, in a schema whose name needs quoting. */
 const SQL_TESTS = [
   'tests/unit/access',
   'tests/unit/outbox',
@@ -70,8 +70,8 @@ if (matrix) checkWithDebian()
 report()
 
 /**
- * Installs Debian's Chromium where the registry has no browser: @sparticuz/chromium is built for x86-64 only. Without root the
- * browser tests fail and name the package.
+ * Installs Debian's Chromium on processors other than x86-64, for which @sparticuz/chromium has no browser. Without
+ * root, the browser tests fail and name the package.
  */
 function ensureBrowser() {
   if (process.arch === 'x64' || existsSync('/usr/bin/chromium') || process.getuid?.() !== 0) return
@@ -96,8 +96,8 @@ function legs() {
       // One run covers the oldest server and a quoted schema name. A defect of the server shows under any schema name,
       // and a quoting defect on any server.
       name: 'the SQL tests on PostgreSQL 15, in a schema whose name needs quoting, counting branches',
-      // Without plan tests, because counting branches changes the functions. Without tests of TypeScript workers, which add little
-      // about SQL; `npm run test:matrix` runs them on every version.
+      // Omits plan tests, because counting branches changes the functions. Omits tests of TypeScript workers, which
+      // test little SQL; `npm run test:matrix` runs them on every version.
       files: sql,
       env: {
         SYMPHONY_TEST_POSTGRES: '15',
@@ -131,7 +131,7 @@ function everythingOn(version) {
   return { name: `everything on PostgreSQL ${version}`, files: [], env: { SYMPHONY_TEST_POSTGRES: version } }
 }
 
-/** Runs vitest once. Takes the counts from its report, so that a run without tests is a failure. */
+/** Runs vitest once. Reads the counts from its report, so that a run without tests fails. */
 function runLeg({ name, files, env }) {
   heading(name)
   const reportFile = join(scratch, `leg-${totals.passed}-${problems.length}.json`)
@@ -155,11 +155,14 @@ function runLeg({ name, files, env }) {
   reports.push(reportFile)
 }
 
-/** Compares docs/conformance.md with the tests of all legs. Does nothing after a failed leg, whose tests may be missing. */
+/**
+ * Compares docs/conformance.md with the tests of all runs. Does nothing after a failed run, because its tests may be
+ * missing.
+ */
 function checkConformance() {
   if (problems.length > 0) return
   const page = existsSync(CONFORMANCE_PAGE) ? readFileSync(CONFORMANCE_PAGE, 'utf8') : ''
-  // Each run of the matrix has every test.
+  // In the matrix, each run contains every test.
   const testResults = (matrix ? reports.slice(-1) : reports).flatMap(
     (file) => JSON.parse(readFileSync(file, 'utf8')).testResults,
   )
@@ -176,7 +179,7 @@ function readOutcome(reportFile) {
   }
 }
 
-/** Returns the failed tests with their messages, to repeat them at the end of a CI log. */
+/** Returns the failed tests with their messages, for the end of a CI log. */
 function failuresOf({ name, message, assertionResults }) {
   const file = relative(root, name)
   const failed = assertionResults.filter(({ status }) => status === 'failed')
@@ -195,7 +198,7 @@ function check(name, packageName, words, binary = packageName) {
   if (result.status !== 0) problems.push(name)
 }
 
-/** Runs the tests with plpgsql_check, pg_dump and PgBouncer where these are installed. */
+/** Runs the tests that need plpgsql_check, pg_dump or PgBouncer, if these are installed. */
 function checkWithDebian() {
   heading('with the programs of Debian')
   const script = join(root, 'scripts', 'debian.mjs')
@@ -215,7 +218,7 @@ function heading(text) {
 
 function report() {
   for (const problem of problems) process.stdout.write(`\nFAILED: ${problem}`)
-  // Counts a failed check as at least one failed test, so that the last line never shows 0 failed by mistake.
+  // A failed check counts as a failed test, so that the last line never shows 0 failed after a failure.
   const failed = Math.max(totals.failed, problems.length)
   process.stdout.write(`\ntests: ${totals.passed} passed, ${failed} failed\n`)
   process.exitCode = failed === 0 ? 0 : 1

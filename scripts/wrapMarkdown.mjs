@@ -1,11 +1,11 @@
 // Wraps the prose of generated Markdown pages.
 
 const WIDTH = 120
-/** Maximum length of a code span that is never broken. A longer one may be broken at its spaces. */
+/** Maximum length of a code span that is kept whole. A longer span may be broken at its spaces. */
 const WHOLE_SPAN = 60
 
 /**
- * Returns the page with lines of paragraphs and list items wrapped. Tables, headings and fenced code stay as they are.
+ * Returns the page with wrapped lines of paragraphs and list items. Tables, headings and fenced code stay unchanged.
  * @param {string} page
  * @returns {string}
  */
@@ -36,7 +36,7 @@ function wrapLine(line) {
   return [...lines, current].join('\n')
 }
 
-/** Splits at spaces, except inside of short code spans and before words that would begin a list, a heading or a table. */
+/** Splits at spaces, except inside short code spans and before words that would start a list, a heading or a table. */
 function wordsOf(text) {
   const parts = text.match(/(?:`[^`]*`|[^\s`])+/g) ?? ['']
   const words = []

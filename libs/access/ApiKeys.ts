@@ -12,7 +12,7 @@ import { createApiKey, readApiKeys, revokeApiKey, SCOPES, type ApiKeyStatus, typ
 
 export interface ApiKeyRequest {
   readonly scopes: readonly Scope[]
-  /** Person this key acts as. A two-person decision must be approved by a different person. */
+  /** Person this key acts as. A different person must approve a two-person decision. */
   readonly owner: string
   /** Participants whose payments the key may read and enqueue. @default all */
   readonly participants?: readonly string[]
@@ -22,7 +22,7 @@ export interface ApiKeyRequest {
 
 export interface CreatedApiKey {
   readonly keyId: string
-  /** Text of the key. It is stored nowhere, so show it to its owner now. */
+  /** Text of the key. It is not stored, so show it to its owner now. */
   readonly key: string
   readonly createdAt: Date
 }
@@ -38,10 +38,10 @@ export class ApiKeys implements AsyncDisposable {
 
   /**
    * Creates the secret in this process and sends only its hash to the database. The login needs the role of each scope.
-   * A key with `operate` has the login itself as its owner, unless an administrator creates it.
+   * The owner of a key with `operate` is the login itself, unless an administrator creates the key.
    */
   async create(request: ApiKeyRequest): Promise<CreatedApiKey> {
-    // A misspelt expiry or participant would otherwise create a key without that limit.
+    // A misspelt expiry or participant would create a key without that limit.
     requireKnownOptions(request, ['scopes', 'owner', 'participants', 'expiresAt'])
     const checked = {
       scopes: requiredScopes(request.scopes),

@@ -1,6 +1,8 @@
 import { createHash, randomBytes, randomInt } from 'node:crypto'
 
-/** Parts of a key: its id, which may be shown and logged, and the hash of its secret. Only the hash is stored. */
+/**
+ * Parts of a key: the id, which may be shown and logged, and the hash of the secret. The secret itself is not stored.
+ */
 export interface ApiKeyParts {
   readonly keyId: string
   readonly secretHash: Buffer

@@ -1,7 +1,7 @@
 import { call, qualify, type Queryable } from '../db/index.js'
 import type { ApiKeyParts } from './apiKey.js'
 
-/** Scopes of a key. Each acts in its own role: symphony_ingest, _readonly, _auditor or _control. */
+/** Scopes of a key. They use the roles symphony_ingest, _readonly, _auditor and _control, in this order. */
 export const SCOPES = ['ingest', 'read', 'audit', 'operate'] as const
 
 export type Scope = (typeof SCOPES)[number]
@@ -30,7 +30,7 @@ export interface ApiKeyStatus {
   readonly lastUsedAt: Date | null
 }
 
-/** Wrappers of the SQL functions, under the same names. `symphony_control` creates and revokes keys. */
+/** Wrappers of the SQL functions, with the same names. `symphony_control` creates and revokes keys. */
 
 export async function createApiKey(
   role: Queryable,
@@ -69,7 +69,7 @@ export async function authenticateApiKey(role: Queryable, parts: ApiKeyParts): P
 }
 
 /**
- * Returns whether this login may act for owners of API keys (`keys`), or for people that it only names. As
+ * Returns whether this login may act for owners of API keys (`keys`), or for any person that it names (`names`). As
  * symphony_control.
  */
 export async function isActorGateway(role: Queryable, people: 'keys' | 'names'): Promise<boolean> {

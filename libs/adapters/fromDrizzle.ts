@@ -7,11 +7,11 @@ import { withoutParameters } from './serverError.js'
 /** `tx` of Drizzle's `db.transaction`, with any driver. */
 export interface DrizzleTransaction {
   execute(query: unknown): PromiseLike<unknown>
-  /** Method that `db` itself does not have. */
+  /** Only a transaction has this method; `db` does not. */
   rollback(): unknown
 }
 
-/** Drizzle's `sql`, the only function that builds its queries. */
+/** Drizzle's `sql`, which builds its queries. */
 export interface DrizzleSql {
   (strings: TemplateStringsArray, ...parameters: unknown[]): unknown
   param(value: unknown): unknown

@@ -7,7 +7,7 @@ import { rowsIn, snakeCased } from './rows.js'
 export interface KnexTransaction {
   raw(sql: string, bindings: unknown): PromiseLike<unknown>
   readonly isTransaction?: boolean
-  /** Method that `knex` itself does not have. */
+  /** Only a transaction has this method; `knex` does not. */
   isCompleted(): boolean
 }
 
@@ -17,7 +17,7 @@ export function fromKnex(trx: KnexTransaction): Queryable {
   return {
     query: async <R>(text: string, given?: readonly unknown[]): Promise<Rows<R>> => {
       const cut = cutAtPlaceholders(text, asTexts(given))
-      // Knex numbers its placeholders itself and takes every unescaped question mark for one.
+      // Knex numbers its placeholders itself, and treats every unescaped question mark as one.
       const sql = cut.fragments.map((fragment) => fragment.replaceAll('?', String.raw`\?`)).join('?')
       try {
         const rows = rowsIn(await trx.raw(sql, cut.values))
@@ -30,8 +30,8 @@ export function fromKnex(trx: KnexTransaction): Queryable {
 }
 
 /**
- * Removes the statement that Knex puts in front of the message of the driver's error. The end of the statement is its
- * last placeholder (in Knex's numbering) and the text after that placeholder.
+ * Removes the statement, which Knex puts before the driver's message. The statement ends with its last placeholder (in
+ * Knex's numbering) and the text after it.
  */
 function withoutStatement(error: unknown, { fragments, values }: CutStatement): unknown {
   if (!(error instanceof Error)) return error

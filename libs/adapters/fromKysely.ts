@@ -6,7 +6,7 @@ import { rowsIn } from './rows.js'
 
 /** `trx` of Kysely's `db.transaction().execute`, or a controlled transaction. */
 export interface KyselyTransaction {
-  /** Always true on a transaction. On the Kysely instance itself the type is `boolean`. */
+  /** Always true on a transaction. The type on the Kysely instance is `boolean`. */
   readonly isTransaction: true
   withoutPlugins(): { executeQuery(query: unknown): Promise<unknown> }
 }
@@ -14,7 +14,7 @@ export interface KyselyTransaction {
 export function fromKysely(trx: KyselyTransaction): Queryable {
   requireMethod('trx', trx, 'withoutPlugins', 'a transaction of Kysely')
   requireMark('trx', trx.isTransaction, 'the trx of db.transaction().execute', 'the Kysely instance')
-  // Runs without plugins, because CamelCasePlugin would rename the columns that Symphony reads by name.
+  // CamelCasePlugin would rename the columns that Symphony reads by name.
   const executor = trx.withoutPlugins()
   return {
     query: async <R>(text: string, values?: readonly unknown[]): Promise<Rows<R>> => {

@@ -6,7 +6,7 @@ import { withoutParameters } from './serverError.js'
 
 /** `sql` in the callback of `sql.begin` or `sql.savepoint` of postgres.js. */
 export interface PostgresJsTransaction {
-  /** Member that `sql` itself and a reserved connection do not have. */
+  /** Only a transaction has this member; `sql` and a reserved connection do not. */
   readonly savepoint: unknown
   unsafe(query: string, parameters?: unknown[]): PromiseLike<readonly unknown[]>
 }
@@ -27,14 +27,14 @@ export function fromPostgresJs(sql: PostgresJsTransaction): Queryable {
 }
 
 /**
- * Wraps JSON text. postgres.js asks the server for the type of each parameter and applies JSON.stringify for json and
- * jsonb, which would turn JSON text into a JSON string.
+ * Wraps JSON text. postgres.js asks the server for parameter types and applies JSON.stringify for json and jsonb, which
+ * would turn JSON text into a JSON string.
  */
 function asParameter(value: unknown): unknown {
   return typeof value === 'string' && /^[[{]/.test(value) ? new JsonOrText(value) : asText(value)
 }
 
-/** Text that JSON.stringify writes unchanged if it is JSON, instead of as a JSON string. */
+/** Text that JSON.stringify writes unchanged, if it is JSON. */
 class JsonOrText {
   readonly #text: string
 

@@ -25,10 +25,7 @@ export function fromPrisma(tx: PrismaTransaction): Queryable {
   }
 }
 
-/**
- * Restores the server's error. Prisma throws an error with its own code; the driver adapter puts the report into
- * `meta`.
- */
+/** Restores the server's error. Prisma throws an error with its own code and puts the driver's report into `meta`. */
 function serverErrorOf(error: unknown): unknown {
   const reported = property(property(property(error, 'meta'), 'driverAdapterError'), 'cause')
   const code = textIn(reported, 'originalCode')

@@ -6,7 +6,7 @@ import { rowsIn } from './rows.js'
 /** Manager of TypeORM's `dataSource.transaction`, or a `QueryRunner` with an open transaction. */
 export interface TypeOrmTransaction {
   query(text: string, parameters?: unknown[]): Promise<unknown>
-  /** Runner of a manager. `dataSource.manager` has none. */
+  /** Query runner of a manager. `dataSource.manager` has none. */
   readonly queryRunner?: { readonly isTransactionActive: boolean } | undefined
   readonly isTransactionActive?: boolean
   /** Present only on a `DataSource`. */
@@ -29,7 +29,7 @@ export function fromTypeOrm(manager: TypeOrmTransaction): Queryable {
 }
 
 /**
- * Throws outside a transaction. Also called before each statement, because a `QueryRunner` outlives its transaction.
+ * Throws outside a transaction. Called again before each statement, because a `QueryRunner` outlives its transaction.
  */
 function requireOpen(manager: TypeOrmTransaction): void {
   const { isTransactionActive = false } = manager.queryRunner ?? manager

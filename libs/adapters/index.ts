@@ -1,5 +1,5 @@
 /**
- * Transactions of other libraries as a `tx` for Symphony. A `pg` client can be used directly.
+ * Adapters that make transactions of other libraries a `tx` for Symphony. A `pg` client needs none.
  *
  * | library | `tx` |
  * | --- | --- |
@@ -11,9 +11,9 @@
  * | Prisma | `fromPrisma(tx)` of `prisma.$transaction` |
  * | TypeORM | `fromTypeOrm(manager)` of `dataSource.transaction` |
  *
- * Each adapter declares the few methods that it needs and imports no library. A payment is committed or rolled back
- * with the caller's transaction or savepoint. Errors of the server are passed on without the statement and the values
- * that some libraries put into their messages, so that no payload reaches a log.
+ * Each adapter declares the few methods that it calls and imports no library. A payment is committed or rolled back
+ * with the caller's transaction or savepoint. Some libraries put the statement and its values into error messages. The
+ * adapters remove both, so that no payload reaches a log.
  */
 export { fromDrizzle } from './fromDrizzle.js'
 export type { DrizzleSql, DrizzleTransaction } from './fromDrizzle.js'

@@ -1,7 +1,7 @@
 /**
- * Writes a parameter as text for PostgreSQL, because libraries encode arrays differently: one turns a list of JSON
- * texts into JSON strings, one spreads an array over several parameters, one fails on a Date inside an array. Booleans
- * and bytes are not changed, because some libraries check their type.
+ * Converts a parameter to text for PostgreSQL, because libraries encode arrays differently: one turns a list of JSON
+ * texts into JSON strings, one spreads an array over several parameters, one fails on a Date inside an array. Keeps
+ * booleans and bytes, whose type some libraries check.
  */
 export function asText(value: unknown): unknown {
   if (value instanceof Date) return value.toISOString()
@@ -13,7 +13,7 @@ export function asTexts(values: readonly unknown[] = []): unknown[] {
   return values.map(asText)
 }
 
-/** Returns `{"a","b",NULL}`. Every element is quoted, so that the word NULL and a comma inside an element stay text. */
+/** Returns `{"a","b",NULL}`. Quotes every element, so that the word NULL and commas stay text. */
 function arrayLiteral(elements: readonly unknown[]): string {
   return `{${elements.map(element).join(',')}}`
 }
@@ -31,7 +31,7 @@ export interface CutStatement {
   readonly values: unknown[]
 }
 
-/** Matches quoted names and texts too, to skip them: a schema may be named `$1`. */
+/** Also matches quoted names and texts, to skip them: a schema may be named `$1`. */
 const PLACEHOLDER = /"(?:[^"]|"")*"|'(?:[^']|'')*'|\$(\d+)/g
 
 export function cutAtPlaceholders(text: string, values: readonly unknown[]): CutStatement {

@@ -1,13 +1,13 @@
 import { InvalidArgumentError } from '../core/index.js'
 
-/** Throws before any statement is sent, unless the value has the method. */
+/** Throws unless the value has the method. */
 export function requireMethod(argument: string, value: unknown, method: string, expected: string): void {
   if (typeof property(value, method) !== 'function') {
     throw new InvalidArgumentError(argument, `expected ${expected}, got something without ${method}()`)
   }
 }
 
-/** Throws unless the library itself marks the value as a transaction. */
+/** Throws unless the library marks the value as a transaction. */
 export function requireMark(argument: string, isMarked: boolean, expected: string, got: string): void {
   if (isMarked) return
   throw new InvalidArgumentError(

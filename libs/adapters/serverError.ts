@@ -1,16 +1,16 @@
 import type { ServerErrorFields } from '../db/index.js'
 
 /**
- * Creates an error with only the report of the server, for libraries whose own error contains the values of a
- * statement. `stack` is that of the library's error.
+ * Creates an error with only the server's report, for libraries whose own error contains values of the statement.
+ * `stack` is that of the library's error.
  */
 export function serverError(message: string, fields: ServerErrorFields, stack?: string): Error {
   return Object.assign(new Error(message), fields, stack === undefined ? {} : { stack })
 }
 
 /**
- * Returns a driver's error without the parameters of the statement. With `debug`, postgres.js adds the parameters to
- * its error. It also has its own names for some fields.
+ * Returns a driver's error without the parameters of the statement. With `debug`, postgres.js adds them. It also has
+ * its own names for some fields.
  */
 export function withoutParameters(error: unknown): unknown {
   const code = textIn(error, 'code')

@@ -36,16 +36,16 @@ export interface RabbitMessage {
 }
 
 /**
- * One connection with one confirm channel. Before the channel's `publish` is called, nothing is sent. A message that
- * the broker returned is in no queue. A broken channel or a nack leaves the outcome unknown: one of several bound
- * queues may have accepted the message.
+ * One connection with one confirm channel. Nothing is sent before `publish` of the channel is called. A message that
+ * the broker returned is in no queue. A broken channel or a nack leaves the outcome unknown, because one of several
+ * bound queues may have accepted the message.
  */
 export class RabbitLink {
   readonly #connection: RabbitConnection
   readonly #channel: RabbitChannel
   readonly #exchange: string
   readonly #onBroken: () => void
-  /** Published, unconfirmed messages by message id. */
+  /** Unconfirmed messages by message id. */
   readonly #waiting = new Map<string, Copy>()
   #blockedBecause: string | undefined
   #isBroken = false
@@ -72,12 +72,13 @@ export class RabbitLink {
     onBroken: () => void,
   ): Promise<RabbitLink> {
     const connection = await connect()
-    // An 'error' event without a listener ends the process. The 'close' event that follows has a listener.
+    // An 'error' event without a listener would end the process. A 'close' event follows, which has a listener.
     connection.on('error', () => {})
     try {
       const channel = await connection.createConfirmChannel()
       channel.on('error', () => {})
-      // Publishing to a missing exchange would break the channel and leave all unconfirmed messages unknown.
+      // Publishing to a missing exchange would break the channel and leave the outcome of all unconfirmed messages
+      // unknown.
       if (exchange !== '') await channel.checkExchange(exchange)
       return new RabbitLink(connection, channel, exchange, onBroken)
     } catch (error) {
@@ -86,12 +87,15 @@ export class RabbitLink {
     }
   }
 
-  /** Resolves when the broker has confirmed the message; rejects with `NotSentError` if it certainly was not sent. */
+  /**
+   * Resolves when the broker has confirmed the message. Rejects with `NotSentError` if the message was certainly not
+   * sent.
+   */
   async publish({ routingKey, text, messageId, headers }: RabbitMessage): Promise<void> {
     if (this.#blockedBecause !== undefined) {
       throw new NotSentError(`the broker accepts no messages now: ${this.#blockedBecause}`)
     }
-    // The broker identifies a returned message only by its id, so one id must not be published twice at a time.
+    // The broker identifies a returned message only by its id, so two unconfirmed messages must not share an id.
     if (this.#waiting.has(messageId)) throw new NotSentError('an earlier copy of this message is still unconfirmed')
     if (this.#waiting.size >= WAITING_MAX) throw new NotSentError(`${WAITING_MAX} messages are still unconfirmed`)
     const options = { mandatory: true, persistent: true, messageId, contentType: 'application/json', headers }
@@ -109,7 +113,7 @@ export class RabbitLink {
         this.#channel.publish(this.#exchange, routingKey, Buffer.from(text), options, confirmed)
       } catch (error) {
         this.#waiting.delete(messageId)
-        // Older versions of amqplib have already counted the message. They would assign later confirms to the wrong
+        // Older versions of amqplib have already counted the message, and would assign later confirms to the wrong
         // messages.
         this.#break()
         reject(new NotSentError('the channel cannot publish', { cause: error }))
@@ -123,7 +127,7 @@ export class RabbitLink {
     await this.#connection.close()
   }
 
-  /** Records the reason of a returned message. The broker returns a message before it confirms the same message. */
+  /** Records the reason of a returned message. The broker returns a message before it confirms it. */
   #returned(message: unknown): void {
     const copy = this.#waiting.get(textAt(message, 'properties', 'messageId'))
     if (copy !== undefined) copy.returnedBecause = textAt(message, 'fields', 'replyText') || 'it was returned'
@@ -142,14 +146,14 @@ interface Copy {
 }
 
 /**
- * Maximum number of unconfirmed messages, so that a broker that confirms nothing gets no more. Far more than any worker
- * has in flight.
+ * Maximum number of unconfirmed messages, so that a broker that confirms nothing gets no more. No worker has that many
+ * in flight.
  */
 const WAITING_MAX = 10_000
 
 function closeQuietly(connection: RabbitConnection): void {
   connection.close().catch(() => {
-    // Ignores the error: the connection is closed already, or its heartbeat will close it.
+    // The connection is already closed, or its heartbeat will close it.
   })
 }
 

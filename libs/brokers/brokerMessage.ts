@@ -4,9 +4,8 @@ import { NotSentError, requestBody, type RailRequest } from '../rails/index.js'
 /** Message options of every broker rail. */
 export interface BrokerMessageOptions<Payload extends object> {
   /**
-   * Returns the JSON to publish. It must not depend on `attempt` or `notAfter`, because consumers may compare the
-   * content of messages with one id. @default reference, instructionId, participantId, sequenceId, idempotencyKey and
-   * payload
+   * Returns the JSON to publish. It must not depend on `attempt` or `notAfter`, because consumers may compare messages
+   * with the same id. @default reference, instructionId, participantId, sequenceId, idempotencyKey and payload
    */
   readonly body?: (request: RailRequest<Payload>) => JsonValue
   /** @default systemClock */
@@ -15,7 +14,7 @@ export interface BrokerMessageOptions<Payload extends object> {
 
 export const MESSAGE_KEYS: readonly (keyof BrokerMessageOptions<object>)[] = ['body', 'clock']
 
-/** Returns the text of a message. Throws `NotSentError` on failure, because nothing was published yet. */
+/** Returns the text of a message. Throws `NotSentError` on failure, because nothing is published yet. */
 export type WriteMessage<Payload extends object> = (request: RailRequest<Payload>, signal: AbortSignal) => string
 
 export function messageWriter<Payload extends object>(
@@ -28,7 +27,7 @@ export function messageWriter<Payload extends object>(
   const bodyOf = body ?? requestBody
   return (request, signal) => {
     throwIfAborted(signal)
-    // The process was suspended until the lease ended. Another worker may hold the lease now.
+    // The process was suspended until the lease expired. Another worker may have claimed the item.
     if (clock.now() >= request.notAfter) throw new NotSentError('the lease of this message has expired')
     return textOf(bodyOf, request)
   }
@@ -48,12 +47,12 @@ function textOf<Payload extends object>(
   return text
 }
 
-/** Throws `NotSentError` if the call was aborted. Called before each step that sends something. */
+/** Throws `NotSentError` if the call was aborted. Called before each step that sends data. */
 export function throwIfAborted(signal: AbortSignal): void {
   if (signal.aborted) throw new NotSentError('aborted before the message was published')
 }
 
-/** Returns the trace of the attempt as headers. */
+/** Returns the trace context of the attempt as headers. */
 export function traceHeaders({ traceparent, tracestate }: RailRequest<object>): Record<string, string> {
   return {
     ...(traceparent === undefined ? {} : { traceparent }),
@@ -62,8 +61,8 @@ export function traceHeaders({ traceparent, tracestate }: RailRequest<object>): 
 }
 
 /**
- * Returns the result of `work`, or rejects with `createError()` when the signal aborts. Clients of brokers take no
- * signal: the work continues in the background, and its result is ignored.
+ * Returns the result of `work`, or rejects with `createError()` when the signal aborts. The clients of brokers accept
+ * no signal, so the work continues in the background and its result is ignored.
  */
 export async function rejectOnAbort<Value>(
   work: Promise<Value>,
@@ -82,7 +81,7 @@ export async function rejectOnAbort<Value>(
   }
 }
 
-/** Thrown if the client has sent a message and the broker has not confirmed it: the message may have arrived. */
+/** Thrown if the client sent a message and the broker has not confirmed it. The message may have arrived. */
 export class UnconfirmedError extends SymphonyError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super('BROKER_UNCONFIRMED', message, options)

@@ -1,7 +1,7 @@
 import { InvalidArgumentError, isObject, rejectUnknownKeys, requiredId } from '../core/index.js'
 import type { RailDeclaration } from '../rails/index.js'
 
-/** Common fields of a broker rail. The rail itself defines its calls and codes. */
+/** Common fields of a broker rail. The rail itself supplies calls and codes. */
 export type BrokerDeclaration<Type extends string, Payload extends object> = Omit<
   RailDeclaration<Type, Payload>,
   'dispatch' | 'queryStatus' | 'codes' | 'onUnknown'
@@ -9,20 +9,20 @@ export type BrokerDeclaration<Type extends string, Payload extends object> = Omi
 
 /**
  * Policy for brokers that keep every copy of a message. `resend` is safe only if every consumer handles each id once.
- * Only the operator of the consumers knows whether they do, so there is no default.
+ * There is no default, because only the operator of the consumers knows that.
  */
 export type AtLeastOncePolicy =
   | {
       readonly onUnknown: 'resend'
       /**
-       * Must be true: declares that every consumer handles each id once, e.g. with an inbox, for as long as messages
-       * may be resent.
+       * Declares that every consumer handles each id once, for example by an inbox, for as long as messages may be
+       * resent. Must be true.
        */
       readonly consumersDeduplicate: true
     }
   | { readonly onUnknown: 'hold'; readonly consumersDeduplicate?: never }
 
-/** Returns the name of a broker option in errors. */
+/** Returns the full name of a broker option, for errors. */
 type FieldName = (name: string) => string
 
 /** Checks that the broker's options are an object without unknown keys. Returns a function that names its fields. */

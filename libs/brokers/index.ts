@@ -4,12 +4,12 @@
  *
  * | broker | one copy per payment | mechanism |
  * | --- | --- | --- |
- * | NATS JetStream | in the stream, while it keeps the first copy | one subject per payment, which must be empty; the stream can be asked |
+ * | NATS JetStream | in the stream, while it keeps the first copy | one subject per payment, which must be empty; the stream answers inquiries |
  * | RabbitMQ | at the consumer | `message-id`, and an inbox: the broker keeps every copy |
  * | Kafka | at the consumer | the header `outbox-id`, and an inbox: the topic keeps every copy |
  *
- * A message that was certainly not sent is a `NotSentError`. A message that was perhaps sent and not confirmed is an
- * `UnconfirmedError`, and its outcome is unknown.
+ * `NotSentError` means that the message was certainly not sent. `UnconfirmedError` means that it may have been sent, so
+ * its outcome is unknown.
  */
 export type { BrokerMessageOptions } from './brokerMessage.js'
 export type { AtLeastOncePolicy, BrokerDeclaration } from './brokerOptions.js'

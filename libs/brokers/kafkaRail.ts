@@ -30,7 +30,7 @@ export interface KafkaOptions<Payload extends object = JsonObject> extends Broke
    */
   readonly producer: KafkaProducer
   readonly topic: string
-  /** Returns the key of a message. Kafka keeps messages of one key in order. @default the participant */
+  /** Returns the key of a message. Kafka keeps messages with the same key in order. @default the participant */
   readonly key?: (request: RailRequest<Payload>) => string
 }
 
@@ -54,10 +54,10 @@ export interface KafkaRecordMetadata {
  * must acknowledge the record.
  *
  * An idempotent producer recognises only its own copies within one session. A payment that another process resends is a
- * new record. So consumers must deduplicate by the header; `consumersDeduplicate` declares that they do.
+ * new record, so consumers must deduplicate by the header. `consumersDeduplicate` declares that they do.
  *
- * Every error of the client means an unknown outcome. The client retries and reports only the last failure, so even
- * after a refused connection an earlier try may have written the record.
+ * Every error of the client means an unknown outcome. The client retries and reports only the last failure, so an
+ * earlier try may have written the record even after a refused connection.
  */
 export function kafkaRail<
   const Type extends string,
@@ -118,7 +118,7 @@ function makeKey<Payload extends object>(
   return key
 }
 
-/** Returns success if the one sent record was written; any other result is unknown. */
+/** Returns success if the record was written. Any other result is an unknown outcome. */
 function answerOf(records: readonly KafkaRecordMetadata[], { reference }: RailRequest<object>): RailAnswer {
   if (records.length === 1 && records[0]?.errorCode === 0) return { outcome: 'success', reference }
   throw new UnconfirmedError('Kafka has not confirmed the message')

@@ -10,7 +10,7 @@ export interface NatsRailOptions<
   Payload extends object = JsonObject,
 > extends BrokerDeclaration<Type, Payload> {
   /**
-   * `inquire`: the stream keeps consumed messages and can be asked. `hold`: the stream removes them, so operators
+   * `inquire`: the stream keeps consumed messages and answers inquiries. `hold`: the stream removes them, so operators
    * decide.
    */
   readonly onUnknown: 'inquire' | 'hold'
@@ -20,15 +20,15 @@ export interface NatsRailOptions<
 export interface NatsOptions<Payload extends object = JsonObject> extends BrokerMessageOptions<Payload> {
   /** `jetstream(connection)` of `@nats-io/jetstream`. The rail does not close the connection; use `close` for that. */
   readonly jetstream: NatsJetStream
-  /** Stream that stores `<subject>.*`. A message that another stream would store is refused. */
+  /** Stream that stores `<subject>.*`. The rail refuses a message that another stream would store. */
   readonly stream: string
   /** Prefix of subjects. Each payment is published to its own subject `<subject>.<outbox id>`. */
   readonly subject: string
-  /** `headers` function of the client, used to pass on the trace. @default no trace is passed on */
+  /** Function `headers` of the client, to pass on the trace context. @default no trace context is sent */
   readonly headers?: () => NatsHeaders
   /**
    * Maximum difference between the clocks of PostgreSQL and the NATS server. "Not found" counts as unknown unless the
-   * stream is older than the payment by at least this difference. @default 60000
+   * stream is older than the payment by at least this time. @default 60000
    */
   readonly clocksApartMs?: number
 }
@@ -41,7 +41,7 @@ export interface ResolvedNats<Payload extends object> {
   readonly clocksApartMs: number
   readonly timeoutMs: number
   readonly write: WriteMessage<Payload>
-  /** Throws `NotSentError` unless the stream suits the policy. After the first success it checks no more. */
+  /** Throws `NotSentError` unless the stream suits the policy. Checks only until the first success. */
   readonly requireStream: () => Promise<void>
 }
 

@@ -16,10 +16,10 @@ import { findStreamProblem, retainsEverythingSince, timeOfReference, type NatsPu
  * Publishes to NATS JetStream, at most once for as long as the stream keeps its messages.
  *
  * `Nats-Msg-Id` is the outbox id, but JetStream remembers ids only for the duplicate window of the stream (two minutes
- * by default), and a payment may be resent after hours. So each payment has its own subject, and each message requires
- * that its subject is empty (`Nats-Expected-Last-Subject-Sequence: 0`). The server refuses a second message for as long
- * as it keeps the first. The stream can also be asked: a message under the subject is the payment. If there is none,
- * the payment was never stored, unless the stream may have removed it.
+ * by default), and a payment may be resent after hours. Each payment therefore has its own subject, and each message
+ * requires that its subject is empty (`Nats-Expected-Last-Subject-Sequence: 0`). The server refuses a second message
+ * while it keeps the first. An inquiry reads the subject: a message in it proves the payment. Without one the payment
+ * was never stored, unless the stream may have removed it.
  */
 export function natsRail<
   const Type extends string,
@@ -64,14 +64,13 @@ function answerOf({ stream, seq }: NatsPubAck): RailAnswer {
 }
 
 /**
- * Classifies an error by its name and code, never by its text. An error that is in neither list below means an unknown
- * outcome.
+ * Classifies an error by its name and code, never by its text. An error in neither list below means an unknown outcome.
  */
 async function answerToError(nats: ResolvedNats<never>, subject: string, error: unknown): Promise<RailAnswer> {
   const { name, code } = describe(error)
   if (NOT_SENT_ERRORS.has(name)) throw new NotSentError('the message was not published', { cause: error })
   if (code === SUBJECT_NOT_EMPTY) {
-    // The stored message is that of an earlier attempt, because no other publisher uses an outbox id.
+    // An earlier attempt stored the message, because no other publisher uses this outbox id.
     const stored = await storedUnder(nats, subject)
     if (stored !== null) return { outcome: 'success', reference: referenceOf(nats.stream, stored.seq) }
   }
@@ -99,7 +98,7 @@ async function statusOf<Payload extends object>(
   const stored = await storedUnder(nats, subjectOf(nats, request))
   if (stored !== null) return { outcome: 'success', reference: referenceOf(nats.stream, stored.seq) }
   const { streams } = await nats.jetstream.jetstreamManager(false)
-  // Read after the lookup of the message, so that the information covers everything removed before the lookup.
+  // Reads the information after the message, so that it covers every removal before that read.
   const info = await streams.info(nats.stream)
   const problem = findStreamProblem(info)
   if (problem !== undefined) return { outcome: 'unknown', code: 'NATS_STREAM_FORGETS', message: problem }
@@ -111,7 +110,7 @@ async function statusOf<Payload extends object>(
 const MESSAGE_REMOVED =
   'the message is not in the stream, which may have removed messages since this payment was created'
 
-/** Asks the leader of the stream, which has every confirmed message; a replica (`direct`) may not. */
+/** Asks the leader of the stream, which has every confirmed message. A replica (`direct`) may lack some. */
 async function storedUnder(
   { jetstream, stream }: ResolvedNats<never>,
   subject: string,
@@ -147,8 +146,8 @@ const NOT_SENT_ERRORS: ReadonlySet<string> = new Set([
 const SUBJECT_NOT_EMPTY = 10_071
 
 /**
- * Refusals that the server sends before it stores anything. 10077 (storing failed) is not among them: the server sends
- * it for a full stream and for a broken disk.
+ * Refusals that the server sends before it stores anything. 10077 (storing failed) is missing, because the server sends
+ * it both for a full stream and for a broken disk.
  */
 const REFUSALS: ReadonlyMap<number, Extract<RailOutcome, 'terminal' | 'retryable'>> = new Map([
   // The message is larger than the stream allows.

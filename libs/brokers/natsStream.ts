@@ -42,8 +42,8 @@ export interface NatsStreamState {
 }
 
 /**
- * Returns why this stream cannot be asked about a payment; undefined if it can. Only the retention `limits` keeps
- * consumed messages. A work queue would report a consumed message as never stored.
+ * Returns why this stream cannot answer an inquiry; undefined if it can. Only the retention `limits` keeps consumed
+ * messages. A work queue would report a consumed message as never stored.
  */
 export function findStreamProblem({ config }: NatsStreamInfo): string | undefined {
   if (config.retention !== 'limits') {
@@ -53,8 +53,8 @@ export function findStreamProblem({ config }: NatsStreamInfo): string | undefine
 }
 
 /**
- * True if all messages since the creation of a payment are still stored. Only then does "not found" mean "never
- * stored": streams remove messages by age, by size and on request, and lose all when they are created again.
+ * Returns whether the stream still has all messages since the creation of a payment. Only then does "not found" mean
+ * "never stored": streams remove messages by age, by size and on request, and lose all when they are recreated.
  */
 export function retainsEverythingSince(
   { created, state }: NatsStreamInfo,
@@ -70,7 +70,7 @@ export function retainsEverythingSince(
   return isWhole || (hasNoGap && isBefore(first_ts))
 }
 
-/** Returns the time in an outbox id, which is a UUIDv7; undefined for any other text. */
+/** Returns the time in an outbox id (UUIDv7); undefined for any other text. */
 export function timeOfReference(reference: string): Date | undefined {
   const [, high = '', low = ''] = UUID_V7.exec(reference) ?? []
   return high === '' ? undefined : new Date(Number.parseInt(high + low, 16))

@@ -22,7 +22,7 @@ export type RabbitRailOptions<Type extends string = string, Payload extends obje
 export interface RabbitOptions<Payload extends object = JsonObject> extends BrokerMessageOptions<Payload> {
   /**
    * Opens a connection: `() => connect(url)` of `amqplib`, without its `recovery`. Called for the first payment, and
-   * again after the connection was lost.
+   * again after a lost connection.
    */
   readonly connect: () => Promise<RabbitConnection>
   /** Existing exchange, or an empty text for the default exchange. */
@@ -32,9 +32,9 @@ export interface RabbitOptions<Payload extends object = JsonObject> extends Brok
 }
 
 /**
- * Publishes persistent, mandatory messages to RabbitMQ. A payment is DISPATCHED when the broker has confirmed it.
- * RabbitMQ keeps every copy. `message-id` is the outbox id on every attempt. Consumers must handle each id once;
- * `consumersDeduplicate` declares that they do.
+ * Publishes persistent, mandatory messages to RabbitMQ. A payment is DISPATCHED when the broker has confirmed its
+ * message. RabbitMQ keeps every copy. `message-id` is the outbox id on every attempt. Consumers must handle each id
+ * once; `consumersDeduplicate` declares that they do.
  */
 export function rabbitRail<
   const Type extends string,
@@ -60,7 +60,7 @@ export function rabbitRail<
         { routingKey, text, messageId: request.reference, headers: traceHeaders(request) },
         signal,
       )
-      // RabbitMQ assigns no id to a message, so the outbox id, which consumers see, is also the rail reference.
+      // RabbitMQ assigns no id to a message, so the rail reference is the outbox id, which consumers see.
       return { outcome: 'success', reference: request.reference }
     },
     close: () => publisher.close(),
@@ -99,8 +99,8 @@ function readRoutingKey<Payload extends object>(
 }
 
 /**
- * Opens a link for the first message, and again after the link broke. RabbitMQ closes a channel at the first error; the
- * outcome of every unconfirmed message is then unknown.
+ * Opens a link for the first message, and again after it broke. RabbitMQ closes a channel at the first error, which
+ * leaves the outcome of every unconfirmed message unknown.
  */
 class RabbitPublisher {
   readonly #connect: () => Promise<RabbitConnection>

@@ -1,4 +1,4 @@
-/** Functions for administrators and auditors. They need another login than an application does. */
+/** Functions for administrators and auditors. They need a different login than an application. */
 export { checkStart, deploy, doctor } from '../deployment/index.js'
 export type {
   DeployOptions,

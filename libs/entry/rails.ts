@@ -1,7 +1,4 @@
-/**
- * Rails that come with the library: HTTP with signatures, webhooks, three brokers, and a simulated rail with a durable
- * book.
- */
+/** Rails of the library: HTTP with signatures, webhooks, three brokers, and a simulated rail with a durable book. */
 export { httpRail, readBook, signRequest, simulatedRail, webhookRail } from '../rails/index.js'
 export type {
   HttpRailOptions,

@@ -1,6 +1,6 @@
 /**
  * Wrappers of the SQL functions, for programs with their own relayer or scheduler. The first argument is a role of a
- * database (`database.as('symphony_executor')`), or a transaction in it. A wrapper checks its arguments before any I/O.
+ * database (`database.as('symphony_executor')`), or a transaction in it. Arguments are checked before any I/O.
  */
 export { isLeaseLostError, LeaseLostError, openDatabase, withSchema } from '../db/index.js'
 export type { Database, DatabaseOptions, RoleHandle } from '../db/index.js'

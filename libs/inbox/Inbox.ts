@@ -41,20 +41,20 @@ export interface InboxClaimOptions {
 }
 
 export interface InboxRetentionOptions {
-  /** Retention of done messages. A duplicate that arrives after it counts as a new message. */
+  /** Retention of done messages. A later duplicate counts as a new message. */
   readonly keepSeconds: number
   readonly batchSize: number
 }
 
 /**
- * Inbox of one database. Each method uses the role that it needs. `enqueue` stores a message for the workers, which
- * `claim` it. An application that handles messages itself calls `alreadyProcessed`, `markProcessing`, then
- * `markProcessed` or `markDead`.
+ * Inbox of one database. Each method uses the role that it needs. `enqueue` stores a message, which a worker gets by
+ * `claim`. An application that handles messages itself calls `alreadyProcessed`, `markProcessing`, then `markProcessed`
+ * or `markDead`. To commit such a mark together with other work, call the function in `db.ts` in the transaction of
+ * that work.
  *
- * A key belongs to one content as long as the message is kept. To commit a mark together with its work, call the
- * function of the same name in `db.ts` in the transaction of that work.
+ * A key belongs to one content as long as the message is kept.
  *
- * `ack`, `abandon` and `fail` return the keys that they changed: those with a live claim of this worker. They ignore
+ * `ack`, `abandon` and `fail` return the keys that they changed, those with a live claim of this worker. They ignore
  * repeated, empty and unknown keys, and keys that another worker has claimed.
  */
 export class Inbox {
@@ -70,19 +70,22 @@ export class Inbox {
     this.#control = database.as('symphony_control')
   }
 
-  /** Stores a message and commits it. `contentDiffers` in the result: the message is known with different content. */
+  /**
+   * Stores a message and commits. `contentDiffers` in the result means that the message is known with different
+   * content.
+   */
   enqueue(message: InboxMessage): Promise<ReceivedMessage> {
     return enqueueInboxMessage(this.#ingest, message)
   }
 
-  /** Stores up to 1000 messages in one transaction. Returns results in the order given. */
+  /** Stores up to 1000 messages in one transaction. Returns the results in the same order. */
   enqueueMany(messages: readonly InboxMessage[]): Promise<ReceivedMessage[]> {
     return enqueueInboxMessages(this.#ingest, messages)
   }
 
   /**
-   * Returns whether the message was handled. Counts a sighting, and stores a new message. If `content` is given,
-   * compares it with the first content under this key. Different content throws `InboxContentDiffersError`.
+   * Returns whether the message was handled. Counts a sighting, and stores an unknown message. Throws
+   * `InboxContentDiffersError` if `content` is given and differs from the first content of this key.
    */
   async alreadyProcessed(key: InboxKey, content?: MessageContent): Promise<boolean> {
     const { state, contentDiffers } = await recordInboxSighting(this.#executor, key, content)
@@ -90,7 +93,7 @@ export class Inbox {
     return state === 'done'
   }
 
-  /** Marks a message as processing. A repeated call after a crash counts another attempt. */
+  /** Marks a message as processing. A repeated call, such as after a crash, counts another attempt. */
   markProcessing(key: InboxKey): Promise<void> {
     return markInboxProcessing(this.#executor, key)
   }
@@ -119,14 +122,14 @@ export class Inbox {
     return failInboxMessages(this.#executor, claims, this.workerId)
   }
 
-  /** Makes a dead message due again, as an operator: the actor is the login. Returns the id of the event. */
+  /** Makes a dead message due again. The actor is the login. Returns the event id. */
   revive(key: InboxKey, reason: string): Promise<string> {
     return reviveInboxMessage(this.#control, key, reason)
   }
 
   /**
-   * Deletes one batch of messages past their retention. Returns their number; fewer than `batchSize` means that none is
-   * left.
+   * Deletes one batch of messages past their retention. Returns their number; fewer than `batchSize` means that none
+   * are left.
    */
   purge({ keepSeconds, batchSize }: InboxRetentionOptions): Promise<number> {
     return purgeInboxMessages(this.#executor, keepSeconds, batchSize)

@@ -20,12 +20,12 @@ import type { InboxClaim } from './types.js'
 export interface InboxHandlerContext {
   /**
    * Transaction that also marks the message as done, in the application's role. Writes through it are committed exactly
-   * once; effects elsewhere may happen again. Qualify names with their schema: the search path holds only `pg_catalog`.
+   * once; effects elsewhere may repeat. Qualify names with their schema: the search path contains only `pg_catalog`.
    */
   readonly tx: Tx
   /**
-   * Signal that aborts shortly before the claim ends, and when a stop has waited for `shutdownMs`. Nothing is committed
-   * after the abort.
+   * Signal that aborts shortly before the claim expires, and when a stop has waited for `shutdownMs`. Nothing is
+   * committed after the abort.
    */
   readonly signal: AbortSignal
 }
@@ -49,9 +49,9 @@ const CHANNEL = 'inbox_ready'
 /**
  * Calls the handlers of due messages, at most `concurrency` at once.
  *
- * Writes of a handler through its transaction are committed exactly once, together with "done". If the claim was lost
- * in the meantime, both are rolled back. A handler may be called more than once: after a crash, a failure or an expired
- * claim. Its effects outside the transaction then happen twice.
+ * The writes of a handler through its transaction are committed exactly once, together with "done". If the claim was
+ * lost meanwhile, both are rolled back. A handler may be called again after a crash, a failure or an expired claim. Its
+ * effects outside the transaction then repeat.
  */
 export class InboxWorker implements Worker<InboxWorkerCounts> {
   readonly workerId: string
@@ -104,8 +104,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   }
 
   /**
-   * Stops claiming, waits for handlers, then aborts their signals. A handler that does not end leaves a claim that
-   * expires.
+   * Stops claiming, waits for handlers, then aborts their signals. The claim of a handler that does not end expires.
    */
   async stop(): Promise<void> {
     this.#stopping = true
@@ -127,7 +126,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
 
   async #poll(): Promise<PollResult> {
     const pollAgain = await this.#claimMore()
-    // Without a free slot, the loop waits. A slot that becomes free wakes it.
+    // Without a free slot, the loop waits until a slot becomes free.
     if (pollAgain || this.#slots.free === 0) return { pollAgain }
     const next = await nextInboxEvent(this.#role)
     return { pollAgain, idleMs: next === null ? undefined : Math.max(MIN_IDLE_MS, next.inMs) }
@@ -187,8 +186,8 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   }
 
   /**
-   * Records a failure of the handler under the fence of the claim. Changes nothing if the transaction was committed and
-   * only its answer was lost, or if another worker has the message.
+   * Records a failure of the handler, fenced by the claim. Changes nothing if the transaction was committed and only
+   * its answer was lost, or if another worker has claimed the message.
    */
   async #settleFailure(message: InboxClaim, error: unknown): Promise<void> {
     if (error instanceof InboxFenceLostError) return this.#onEvent({ type: 'inbox.fenceLost', ...about(message) })
@@ -218,9 +217,9 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   }
 
   /**
-   * Releases a message whose handler was not called, without counting an attempt. The same fault often prevents the
-   * release too, so the release is retried until the claim is about to end. Meanwhile the slot stays taken, because the
-   * next message would meet the same fault.
+   * Releases a message whose handler could not be called, without counting an attempt. The same fault often prevents
+   * the release too, so retries the release until shortly before the claim expires. Keeps the slot meanwhile, because
+   * the next message would meet the same fault.
    */
   async #releaseUncalled(message: InboxClaim, error: unknown, signal: AbortSignal): Promise<void> {
     this.#onEvent({ type: 'inbox.handlerNotCalled', error, ...about(message) })
@@ -252,7 +251,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
       {
         onStateChange: ({ state }) => {
           this.#onEvent({ type: 'inbox.listening', connected: state === 'listening' })
-          // Notifications may have been missed while the connection was down.
+          // Notifications are lost while the connection is down.
           if (state === 'listening') this.#wakeup.notify()
         },
       },
@@ -282,7 +281,7 @@ function about({ source, messageId, topic, attemptCount }: InboxClaim) {
   return { source, messageId, topic, attemptCount }
 }
 
-/** Describes a thrown value in one line, without its stack and properties, which may hold a whole request. */
+/** Describes a thrown value in one line, without stack and properties, which may contain a whole request. */
 function describe(thrown: unknown): string {
   if (!(thrown instanceof Error)) return typeof thrown === 'string' ? thrown : `threw ${typeof thrown}`
   const own = `${thrown.name}: ${thrown.message}`

@@ -58,8 +58,8 @@ interface ClaimColumns {
 }
 
 /**
- * Returns the claims that name a message. Skips blank keys, because no message can have one. A malformed fence is a bug
- * of the caller and is refused later.
+ * Returns the claims that name a message. Skips blank keys, because no message has one. A malformed fence is refused
+ * later, because it is a bug of the caller.
  */
 export function namedClaims<Claim extends InboxClaimRef>(claims: readonly Claim[]): Claim[] {
   requireList('claims', claims)
@@ -77,7 +77,7 @@ export function claimColumns(claims: readonly InboxClaimRef[]): ClaimColumns {
   }
 }
 
-/** Redacts the texts, because symphony_readonly can read `last_error` but must not see a payload. Never throws. */
+/** Redacts the texts, because symphony_readonly may read `last_error` but no payload. Never throws. */
 export function errorColumn(claims: readonly ClaimRetry[]): (string | null)[] {
   return claims.map(({ error }) => (error === undefined ? null : redact(error)))
 }

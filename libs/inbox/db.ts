@@ -30,10 +30,9 @@ import type {
 } from './types.js'
 
 /**
- * Wraps the SQL functions of the inbox, one wrapper per function, under the same name. The first argument is a role of
- * a database (`database.as('symphony_executor')`), a transaction in it, or the caller's own client. Arguments are
- * checked before any I/O. The database's refusals are `DatabaseError`s with a code (`INBOX_TRANSITION`, `INBOX_UNKNOWN`
- * …).
+ * Wrappers of the SQL functions of the inbox, with the same names. The first argument is a role of a database
+ * (`database.as('symphony_executor')`), a transaction in it, or the caller's own client. Arguments are checked before
+ * any I/O. If the database refuses a call, the error is a `DatabaseError` with a code such as `INBOX_TRANSITION`.
  */
 
 interface SightingRow {
@@ -43,7 +42,7 @@ interface SightingRow {
   readonly content_differs: boolean
 }
 
-/** Stores up to 1000 messages, each once. Returns results in the order given. */
+/** Stores up to 1000 messages, each once. Returns the results in the same order. */
 export async function enqueueInboxMessages(
   role: Queryable,
   messages: readonly InboxMessage[],
@@ -145,8 +144,8 @@ export async function ackInboxMessages(
 }
 
 /**
- * Makes messages due again. With `costsAttempt` false the attempt does not count. Use it for causes outside the
- * message, such as a missing handler.
+ * Makes messages due again. Pass `costsAttempt` false for causes outside the message, such as a missing handler: the
+ * attempt then does not count.
  */
 export async function abandonInboxMessages(
   role: Queryable,
@@ -202,8 +201,8 @@ export async function purgeInboxMessages(role: Queryable, keepSeconds: number, b
 }
 
 /**
- * Returns the next due time or claim expiry. The database computes the time until then, because the process's clock may
- * be wrong.
+ * Returns the next due time or claim expiry. The database computes the remaining time, because the clock of this
+ * process may be wrong.
  */
 export async function nextInboxEvent(role: Queryable): Promise<NextInboxEvent | null> {
   const { rows } = await role.query<{ at: Date | null; in_ms: number }>(
@@ -219,8 +218,8 @@ const STATUS_COLUMNS = `source, message_id AS "messageId", topic, state, sightin
   ended_at AS "endedAt", last_error AS "lastError", claimed_by AS "claimedBy", claim_expires_at AS "claimExpiresAt"`
 
 /**
- * Returns messages of a state, latest first. Done and dead messages are sorted by the time of their end. As
- * symphony_readonly, symphony_auditor or symphony_control.
+ * Returns messages of a state, latest first; done and dead messages by the time of their end. As symphony_readonly,
+ * symphony_auditor or symphony_control.
  */
 export async function readInboxMessages(
   role: Queryable,
@@ -244,7 +243,7 @@ export async function readInboxMessage(role: Queryable, key: InboxKey): Promise<
   return rows[0] ?? null
 }
 
-/** Returns the events of a message in order, even if the message was purged. */
+/** Returns the events of a message in order, even of a purged message. */
 export async function readInboxEvents(role: Queryable, key: InboxKey): Promise<InboxEvent[]> {
   const { rows } = await role.query<InboxEvent>(
     `SELECT event_id AS "eventId", event_type AS "eventType", actor, detail, created_at AS "createdAt"
@@ -267,7 +266,7 @@ export async function readInboxStats(role: Queryable): Promise<InboxStats> {
 function toSighting(row: SightingRow): Sighting {
   return {
     state: row.state,
-    // The caller's own client may return the number as text.
+    // The caller's own client may return an int8 as text.
     sightings: BigInt(row.sightings),
     created: row.created,
     contentDiffers: row.content_differs,

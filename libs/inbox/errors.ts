@@ -2,8 +2,8 @@ import { SymphonyError } from '../core/index.js'
 import type { InboxKey } from './types.js'
 
 /**
- * The message is known with different content. The first content stays, and an event was recorded. Thrown by methods
- * that return only yes or no; `enqueue` reports it in its result.
+ * The message is known with different content. The first content stays, and the database has recorded an event. Thrown
+ * by methods that return only a boolean; `enqueue` reports it in its result.
  */
 export class InboxContentDiffersError extends SymphonyError {
   readonly source: string
@@ -18,7 +18,7 @@ export class InboxContentDiffersError extends SymphonyError {
   }
 }
 
-/** The claim ended before its handler did: it expired or was taken over. The handler's writes were rolled back. */
+/** The claim expired or was taken over before its handler ended. The handler's writes were rolled back. */
 export class InboxFenceLostError extends SymphonyError {
   constructor() {
     super('INBOX_FENCE_LOST', 'the claim ended before the handler did; nothing was committed', {

@@ -4,12 +4,12 @@
  *
  * | state | moved by | a crash there leaves |
  * | --- | --- | --- |
- * | seen | `claimInboxBatch` (work), `markInboxProcessing` (known for deduplication alone) | the row |
- * | processing | the holder of the claim by its fence (ack, abandon, fail); the next claim after it expires | a claim that expires; the attempt is counted |
+ * | seen | `claimInboxBatch` (for a handler), `markInboxProcessing` (for deduplication only) | the row |
+ * | processing | the holder of the claim by its fence (ack, abandon, fail); the next claim after expiry | a claim that expires; the attempt is counted |
  * | done | terminal; retention deletes it | the row, by which duplicates are recognised |
  * | dead | an operator with a reason (`reviveInboxMessage`) | the row, with the last error |
  *
- * SQL functions decide all of this; this module calls them. `InboxWorker` commits the writes of a handler together with
+ * SQL functions make all decisions; this module calls them. `InboxWorker` commits the writes of a handler together with
  * "done", so that they happen exactly once.
  */
 export {

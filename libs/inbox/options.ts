@@ -11,18 +11,18 @@ import { ATTEMPTS_MAX, ATTEMPTS_MAX_DEFAULT } from './db.js'
 
 export interface InboxWorkerOptions {
   /**
-   * Role in which handlers run: the application's own, with rights to its tables and to none of Symphony's. The login
-   * must be a member of it and of symphony_executor.
+   * Role in which handlers run: a role of the application, with rights to its tables and to none of Symphony's. The
+   * login must be a member of this role and of symphony_executor.
    */
   readonly handlerRole: string
   /** Name of this process in claims. @default host, pid and a UUID made at start */
   readonly workerId?: string
   /**
-   * Seconds of a claim. The work of a handler that takes longer is rolled back and done again. With a longer claim, the
-   * messages of a crashed worker wait longer. @default 60
+   * Seconds of a claim. A handler that takes longer is rolled back and called again. With a longer claim, messages of a
+   * crashed worker wait longer. @default 60
    */
   readonly leaseSeconds?: number
-  /** Maximum number of attempts. A message that fails the last one is dead. @default 20 */
+  /** Maximum number of attempts. A message becomes dead when the last one fails. @default 20 */
   readonly attemptsMax?: number
   /** Maximum number of messages per claim, and never more than free slots. @default 50 */
   readonly batchSize?: number
@@ -72,7 +72,7 @@ export function resolveInboxWorkerOptions(given: InboxWorkerOptions): ResolvedIn
   boundedInteger('debounceMs', options.debounceMs, { min: 0, max: 1_000 })
   boundedInteger('shutdownMs', options.shutdownMs, { min: 0, max: 600_000 })
   if (requiredText('handlerRole', options.handlerRole, ROLE_LENGTH_MAX).startsWith('symphony_')) {
-    // In a role of Symphony a handler could ack messages or read those of other applications.
+    // In a role of Symphony, a handler could ack messages or read messages of other applications.
     throw new InboxWorkerOptionError(
       `handlerRole: ${options.handlerRole} is a role of Symphony`,
       'Give the role that owns or may write the tables of the application.',

@@ -21,7 +21,7 @@ export interface InboxMessageRow {
   readonly claimExpiresAt: string | null
 }
 
-/** Position of the last message of a page: its time in microseconds since 1970, and its key for equal times. */
+/** Position of the last message of a page: its time in microseconds since 1970, and its key to order equal times. */
 export interface InboxCursor {
   readonly micros: string
   readonly source: string
@@ -29,8 +29,8 @@ export interface InboxCursor {
 }
 
 /**
- * Returns messages of a state, latest first. Done and dead messages are sorted by the time of their end. As
- * symphony_readonly, symphony_auditor or symphony_control.
+ * Returns messages of a state, latest first; done and dead messages by the time of their end. As symphony_readonly,
+ * symphony_auditor or symphony_control.
  */
 export async function readInboxPage(
   role: Queryable,

@@ -2,7 +2,7 @@ import type { JsonObject } from '../core/index.js'
 
 export type InboxState = 'seen' | 'processing' | 'done' | 'dead'
 
-/** Key of a message: its sender, and the sender's id. Two sources may use the same ids. */
+/** Key of a message: its sender, and the sender's id of the message. Two senders may use the same ids. */
 export interface InboxKey {
   /** @see requiredInboxId: 1 to 255 characters, not blank, no control characters */
   readonly source: string
@@ -17,16 +17,16 @@ export interface InboxMessage extends InboxKey {
   readonly notBefore?: Date
 }
 
-/** State of a message when it arrived. */
+/** Result of one delivery of a message. */
 export interface Sighting {
   readonly state: InboxState
-  /** Number of arrivals, including this one. */
+  /** Number of deliveries, including this one. */
   readonly sightings: bigint
   /** Whether this call stored the message. */
   readonly created: boolean
   /**
-   * Whether the message is known with different content. The first content stays, an event was recorded, and an
-   * operator should ask the sender.
+   * Whether the message is known with different content. The first content stays, an event records the difference, and
+   * an operator should ask the sender.
    */
   readonly contentDiffers: boolean
 }
@@ -34,15 +34,15 @@ export interface Sighting {
 export type ReceivedMessage = InboxKey & Sighting
 
 /**
- * Content of a sighting, for the comparison with the first content; only its hash is stored. It has topic and payload,
- * because `enqueue` hashes both.
+ * Content of a delivery, to compare with the first content. `enqueue` hashes topic and payload; only the hash is
+ * stored.
  */
 export interface MessageContent {
   readonly topic: string
   readonly payload: JsonObject
 }
 
-/** Reference to a claimed message, for `ack`, `abandon` and `fail`: its key and the fence of its claim. */
+/** Key and fence of a claimed message, for `ack`, `abandon` and `fail`. */
 export interface InboxClaimRef extends InboxKey {
   readonly fence: string
 }
@@ -94,7 +94,7 @@ export interface NextInboxEvent {
   readonly inMs: number
 }
 
-/** Message as operators see it, without payload and fence. */
+/** Message for operators, without payload and fence. */
 export interface InboxMessageStatus extends InboxKey {
   /** Topic; null if the message is known only for deduplication. */
   readonly topic: string | null

@@ -21,10 +21,9 @@ interface RenewedRequest extends LeaseRequest {
 /**
  * Held lease. It renews itself until it is released or lost. A lost lease stays lost.
  *
- * It guarantees that `signal` aborts before the database grants the resource to another owner, whether or not the
- * database answers. It cannot guarantee that no code of this process runs after the loss. A busy event loop, a stopped
- * process or a sleeping machine notices the loss only when it continues. Fence such writes at their target with
- * `fencingToken`.
+ * `signal` aborts before the database grants the resource to another owner, whether or not the database answers. Code
+ * of this process may still run after the loss: a busy event loop, a stopped process or a sleeping machine notices the
+ * loss only when it continues. Fence such writes at their target with `fencingToken`.
  */
 export class Lease implements AsyncDisposable {
   readonly resource: string
@@ -38,11 +37,11 @@ export class Lease implements AsyncDisposable {
   readonly #ended = new AbortController()
   #fencingToken: bigint
   #expiresAt: Date
-  /** End of the trusted time by this process's monotonic clock. */
+  /** Time until which the lease is trusted, by this process's monotonic clock. */
   #trustedUntilMs: number
   #releasing: Promise<boolean> | undefined
 
-  /** Called by `Leases.acquire`. `sentAtMs` is the time before the request was sent, not the time of the answer. */
+  /** Called by `Leases.acquire`. `sentAtMs` is the time before the request was sent. */
   constructor(dependencies: LeaseDependencies, request: RenewedRequest, grant: LeaseGrant, sentAtMs: number) {
     this.resource = request.resource
     this.owner = request.owner
@@ -73,7 +72,7 @@ export class Lease implements AsyncDisposable {
     return this.#ended.signal
   }
 
-  /** Whether the lease is lost. Reads the clock, because a busy event loop may delay the timer. */
+  /** Whether the lease is lost. Reads the clock, because a busy event loop may delay the abort of `signal`. */
   get isLost(): boolean {
     if (this.#trustedForMs <= 0) this.#end('expired')
     return this.signal.aborted
@@ -84,7 +83,7 @@ export class Lease implements AsyncDisposable {
   }
 
   /**
-   * Renews the lease now. Returns false if it is lost. Rejects with the database's error if the renewal failed and the
+   * Renews the lease now. Returns false if the lease is lost. Throws the database's error if the renewal failed and the
    * lease is still held; automatic renewals continue. Never waits longer than the lease is trusted.
    */
   async tryRenewNow(): Promise<boolean> {
@@ -103,15 +102,15 @@ export class Lease implements AsyncDisposable {
   }
 
   /**
-   * Releases the lease for the next owner. Returns false if it was already lost, or if the database did not answer
-   * before its expiry. Rejects with the database's error; the lease then expires by itself. May be called twice.
+   * Releases the lease for the next owner. Returns false if the lease was already lost, or if the database did not
+   * answer before its expiry. Throws the database's error; the lease then expires. May be called twice.
    */
   release(): Promise<boolean> {
     this.#releasing ??= this.#release()
     return this.#releasing
   }
 
-  /** Releases the lease. Reports a failure as an event instead of throwing, because the lease expires by itself. */
+  /** Releases the lease. Emits a failure as an event instead of throwing, because the lease expires anyway. */
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       await this.release()
@@ -120,7 +119,7 @@ export class Lease implements AsyncDisposable {
     }
   }
 
-  /** Ends this lease because the process acquired a later one as the same owner. */
+  /** Ends this lease, because this process acquired the resource again as the same owner. */
   supersede(): void {
     this.#end('superseded')
   }
@@ -130,7 +129,7 @@ export class Lease implements AsyncDisposable {
   }
 
   async #watchDeadline(): Promise<void> {
-    // A renewal during the sleep extends the deadline. The loop then wakes before the new deadline and sleeps again.
+    // A renewal during the sleep extends the deadline, so the loop sleeps again.
     while (!this.isLost) await sleep(this.#trustedForMs, this.signal)
   }
 
@@ -145,8 +144,8 @@ export class Lease implements AsyncDisposable {
   }
 
   /**
-   * Renews once. Stops waiting after half the renewal interval, because a dead connection gives no answer and another
-   * attempt is still possible. A later answer still counts.
+   * Renews once. Stops waiting after half the renewal interval, because a dead connection never answers and time for
+   * another attempt remains. A later answer still counts.
    */
   async #renewInTime(): Promise<boolean> {
     let renewed = false
@@ -173,7 +172,7 @@ export class Lease implements AsyncDisposable {
       this.#end('refused')
       return false
     }
-    // Answers may arrive out of order, so only a greater token is newer.
+    // Answers may arrive out of order. A greater token is newer.
     if (renewal.fencingToken > this.#fencingToken) {
       this.#fencingToken = renewal.fencingToken
       this.#expiresAt = renewal.expiresAt
@@ -185,9 +184,9 @@ export class Lease implements AsyncDisposable {
 
   async #release(): Promise<boolean> {
     const lostBefore = this.isLost ? this.#lossReason : undefined
-    // Ends the lease before the request is sent, because another owner may hold it from then on.
+    // Ends the lease before the request is sent, because another owner may acquire the resource from then on.
     this.#end('released')
-    // The lease has another holder in the database, or none, so there is nothing to release.
+    // The database no longer has this lease, so there is nothing to release.
     if (lostBefore === 'refused' || lostBefore === 'superseded') return false
     const lastsMs = this.#trustedForMs + this.#durationMs - trustedLeaseMs(this.#durationMs)
     const request = releaseLease(this.#dependencies.role, this.#ref)

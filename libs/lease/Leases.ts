@@ -8,9 +8,9 @@ import { resolveAcquireOptions, type AcquireOptions, type LeaderOptions, type Le
 import { runAsLeader, type LeaderFunction } from './runAsLeader.js'
 
 /**
- * Leases of one database. The role is `database.as('symphony_executor')`, so each call is its own statement.
+ * Leases of one database. The role is `database.as('symphony_executor')`, so that each call is a separate transaction.
  *
- * It guarantees at most one holder of a resource at a time. It does not queue: a refused caller has to try again.
+ * At most one owner holds a resource at a time. There is no queue: a refused caller must try again.
  */
 export class Leases {
   readonly #role: Queryable
@@ -24,17 +24,13 @@ export class Leases {
     this.#onEvent = guardListener(options.onEvent)
   }
 
-  /**
-   * Acquires a lease. Returns null if another owner holds it, or if the answer came too late for the lease to be
-   * trusted.
-   */
+  /** Acquires a lease. Returns null if another owner holds it, or if the answer came too late to trust the lease. */
   async acquire(resource: string, options: AcquireOptions): Promise<Lease | null> {
     const { request, renewEveryMs } = resolveAcquireOptions(resource, options)
     const sentAtMs = this.#clock.monotonicMs()
     const grant = await acquireLease(this.#role, request)
     if (grant === null) return null
-    // Two calls of the same owner ran at once, and the database served this one first. So the other lease has
-    // superseded it.
+    // Two calls of one owner ran at once. The database granted the other lease later, which superseded this one.
     const former = this.#held.get(resource)
     if (former !== undefined && former.fencingToken > grant.fencingToken) return null
     former?.supersede()
@@ -50,9 +46,10 @@ export class Leases {
   }
 
   /**
-   * Waits for the lease, calls the function, and releases the lease when the function ends. If the lease is lost first,
-   * the function's signal aborts, and the function is called again once the lease is regained. Two calls never overlap.
-   * Ends when the function returns or throws as the leader, or when `options.signal` aborts and the function has ended.
+   * Waits for the lease, calls the function, and releases the lease when the function ends. If the lease is lost
+   * before, aborts the function's signal, and calls the function again with a new lease. Two calls never overlap. Ends
+   * when the function returns or throws while it holds the lease, or when `options.signal` aborts and the function has
+   * ended.
    */
   async runAsLeader<T>(resource: string, lead: LeaderFunction<T>, options: LeaderOptions = {}): Promise<T | undefined> {
     return runAsLeader({ leases: this, onEvent: this.#onEvent }, resource, lead, options)

@@ -12,8 +12,8 @@ import { SymphonyError } from '../core/index.js'
 export type LossReason = 'expired' | 'refused' | 'superseded' | 'released'
 
 /**
- * Error after the loss of a lease: the process must no longer act as the holder. The lease's signal has this error as
- * its abort reason.
+ * The lease is lost, so the process must no longer act as the holder. This error is the abort reason of the lease's
+ * signal.
  */
 export class LostLeaseError extends SymphonyError {
   readonly resource: string

@@ -11,7 +11,7 @@ import { call, isoMicros, qualify, type Queryable } from '../db/index.js'
 import type { LeaseGrant, LeaseRef, LeaseRenewal, LeaseRequest, LeaseState, LeaseStats, LeaseStatus } from './types.js'
 
 /**
- * Wraps the SQL functions of leases, one wrapper per function, under the same name. The first argument is
+ * Wrappers of the SQL functions of leases, with the same names. The first argument is
  * `database.as('symphony_executor')`. Do not pass a transaction: its lease takes effect only at COMMIT, and other
  * callers wait until then.
  */
@@ -40,7 +40,7 @@ export async function renewLease(role: Queryable, claim: LeaseRef, durationMs: n
   return row === undefined ? null : toRenewal(row)
 }
 
-/** Releases a lease. Returns false if it was already lost; then nothing changes. */
+/** Releases a lease. Returns false and changes nothing if the lease was already lost. */
 export async function releaseLease(role: Queryable, claim: LeaseRef): Promise<boolean> {
   const rows = await call<{ release_lease: boolean }>(role, 'release_lease', claimValues(claim))
   return rows[0]?.release_lease === true
@@ -86,7 +86,7 @@ export async function readLeaseStats(role: Queryable): Promise<LeaseStats> {
   return rows[0] ?? { heldCount: 0n, expiredCount: 0n }
 }
 
-/** Row of a renewal. The client may be the caller's own, so an int8 or a time may arrive as text. */
+/** Row of a renewal. The caller's own client may return an int8 or a time as text. */
 interface RenewalRow {
   readonly fencing_token: bigint | number | string
   readonly expires_at: Date | string
@@ -108,7 +108,7 @@ function claimValues({ resource, owner, leaseId }: LeaseRef): readonly string[] 
 /** One hour to ten years. */
 const IDLE_SECONDS: Bounds = Object.freeze({ min: 3_600, max: 315_360_000 })
 
-/** Lease of a page, without its lease id. Times are text with microseconds. */
+/** Row of a page, without the lease id. Times are text with microseconds. */
 export interface LeaseRow {
   readonly resource: string
   readonly owner: string

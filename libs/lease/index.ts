@@ -6,9 +6,9 @@
  * | free (never held, released, expired) | `acquire` by any owner | nothing |
  * | held | its holder renews or releases it; the same owner may acquire it again; it expires | a lease that expires |
  *
- * The database alone decides on the holder, by its own clock, in SQL functions. A `Lease` renews itself. It aborts its
- * signal before the database grants the resource to another owner. Its own deadline, counted from before each request,
- * ensures this even if the database does not answer. Renewal and release need the secret lease id, which never leaves
+ * SQL functions alone decide on the holder, by the database clock. A `Lease` renews itself. It aborts its signal before
+ * the database grants the resource to another owner. Even if the database does not answer, a deadline in this process,
+ * counted from before each request, aborts the signal. Renewal and release need the secret lease id, which never leaves
  * the `Lease`. The fencing token is not secret.
  */
 export {

@@ -28,8 +28,8 @@ export interface AcquireOptions {
    */
   readonly renewEveryMs?: number
   /**
-   * Name of the holder. Acquiring again under the same name takes the lease from its former holder, so a shared name
-   * gives no protection. @default host, pid and a UUID, new for each call
+   * Name of the holder. Acquiring again under the same name takes the lease from its former holder, so processes must
+   * not share a name. @default host, pid and a UUID, new for each call
    */
   readonly owner?: string
   /** Information about the holder for operators and auditors: a plain object, up to 64 KiB as JSON. @default {} */
@@ -37,8 +37,8 @@ export interface AcquireOptions {
 }
 
 /**
- * Options of `runAsLeader`. They have no owner, because two runs under one name would take the lease from each other
- * for ever.
+ * Options of `runAsLeader`. The owner cannot be chosen, because two runs under one name would take the lease from each
+ * other for ever.
  */
 export interface LeaderOptions {
   /** As in `AcquireOptions`. @default 15000 */
@@ -80,8 +80,8 @@ export function resolveAcquireOptions(resource: string, options: AcquireOptions)
 }
 
 /**
- * Resolves the options. All attempts use one owner name. Otherwise, after a lost answer, the process would wait for its
- * own lease to expire.
+ * Resolves the options. All attempts use one owner name. Otherwise, after a lost answer, the process would wait until
+ * its own lease expires.
  */
 export function resolveLeaderOptions(resource: string, given: LeaderOptions): ResolvedLeaderOptions {
   const { durationMs = 15_000, retryMs = 1_000, signal, ...others } = given
@@ -94,8 +94,8 @@ export function resolveLeaderOptions(resource: string, given: LeaderOptions): Re
 }
 
 /**
- * Returns how long a lease is trusted, counted from before its request was sent. The database counts from a later
- * moment. The margin covers a late timer, clock drift, and the time that the holder needs to stop.
+ * Returns the time for which a lease is trusted, counted from before its request was sent. The database counts from a
+ * later moment. The margin covers a late timer, clock drift, and the time that the holder needs to stop.
  */
 export function trustedLeaseMs(durationMs: number): number {
   return durationMs - Math.min(10_000, durationMs / 10)

@@ -6,7 +6,7 @@ import { resolveLeaderOptions, type AcquireOptions, type LeaderOptions } from '.
 
 /** Argument of a leader's function. */
 export interface Leadership {
-  /** Signal that aborts when the lease is lost, or when the run is asked to stop. */
+  /** Signal that aborts when the lease is lost, or when `options.signal` asks the function to stop. */
   readonly signal: AbortSignal
   /** Latest fencing token. Every renewal increases it, so read it at each use. */
   readonly fencingToken: bigint
@@ -39,14 +39,14 @@ export async function runAsLeader<T>(
       await sleep(pauseMs(retryMs, failures), stop)
       continue
     }
-    // The stop may have been requested while the lease was being acquired.
+    // `stop` may have aborted while the lease was being acquired.
     if (stop.aborted) {
       await lease[Symbol.asyncDispose]()
       break
     }
     const { outcome, lost } = await serve(lease, lead, stop)
     if (!lost) return resultOf(outcome, stop)
-    // The function failed after the loss, so its error is reported as an event and not thrown.
+    // The lease was lost, so an error of the function is emitted as an event and not thrown.
     if (outcome.status === 'rejected') {
       onEvent({ type: 'lease.interrupted', resource, owner: acquire.owner, error: outcome.reason })
     }
@@ -89,8 +89,8 @@ function resultOf<T>(outcome: PromiseSettledResult<T>, stop: AbortSignal): T | u
 }
 
 /**
- * Returns the delay of the next attempt. It doubles with each consecutive failure; a lease held by another owner is no
- * failure.
+ * Returns the delay before the next attempt. The delay doubles with each consecutive failure. A lease held by another
+ * owner is not a failure.
  */
 function pauseMs(retryMs: number, failures: number): number {
   if (failures === 0) return retryMs

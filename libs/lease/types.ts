@@ -1,7 +1,7 @@
 import type { JsonObject } from '../core/index.js'
 
 export interface LeaseGrant {
-  /** Secret of this holder, which renews and releases the lease. Never log it or pass it on. */
+  /** Secret of the holder, needed to renew and release the lease. Never log it or pass it on. */
   readonly leaseId: string
   readonly fencingToken: bigint
   readonly acquiredAt: Date
@@ -14,7 +14,7 @@ export interface LeaseRenewal {
   readonly expiresAt: Date
 }
 
-/** Reference to one lease. Its secret `leaseId` shows that the caller holds it. */
+/** Reference to one lease. The secret `leaseId` proves that the caller holds it. */
 export interface LeaseRef {
   readonly resource: string
   readonly owner: string
@@ -29,7 +29,8 @@ export interface LeaseRequest {
 }
 
 /**
- * HELD: no other owner can acquire it. EXPIRED: its holder did not renew it, and no other owner has acquired it yet.
+ * HELD: no other owner can acquire the lease. EXPIRED: the holder did not renew it, and no other owner has acquired it
+ * yet.
  */
 export type LeaseState = 'HELD' | 'EXPIRED' | 'RELEASED'
 

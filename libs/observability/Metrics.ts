@@ -5,9 +5,7 @@ import { OutboxMetrics } from './OutboxMetrics.js'
 import { FleetMetrics, InboxMetrics, LeaseMetrics, SchedulerMetrics } from './primitiveMetrics.js'
 import { isOfModule, type WorkerEvent } from './WorkerEvent.js'
 
-/**
- * Counters and histograms of one process, in one registry. `symphony.events.on('*', metrics.onEvent)` makes them count.
- */
+/** Counters and histograms of one process. Connect them by `symphony.events.on('*', metrics.onEvent)`. */
 export class Metrics {
   readonly registry = new Registry()
   readonly outbox = new OutboxMetrics(this.registry)
@@ -31,7 +29,7 @@ export class Metrics {
   }
 }
 
-/** Registers metrics of the build and the process, which are read only at a scrape. */
+/** Registers metrics of the build and the process, whose values are read at each scrape. */
 function registerProcessMetrics(registry: Registry, { version }: { readonly version: string }): void {
   const registers: Registry[] = []
   const build = new Gauge({

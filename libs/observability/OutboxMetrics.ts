@@ -3,7 +3,8 @@ import type { RelayerEvent } from '../outbox/index.js'
 import type { RepairEvent } from '../repair/index.js'
 
 /**
- * Counters and histograms of one process. Metrics that must equal the ledger are read from the database at each scrape.
+ * Counters and histograms of one process. Metrics that must equal the ledger are not here but read from the database at
+ * each scrape.
  */
 export class OutboxMetrics {
   readonly #notifyWakeups: Counter
@@ -118,8 +119,8 @@ export class OutboxMetrics {
   }
 
   /**
-   * Starts the series of the served rails at 0. If a series started with 1, Prometheus would not see the first
-   * increase.
+   * Starts the series of the served rails at 0, because Prometheus does not see the first increase of a series that
+   * starts with 1.
    */
   declareRails(rails: Iterable<string>): void {
     for (const rail of rails) {
@@ -155,7 +156,7 @@ export class OutboxMetrics {
       case 'outbox.unknownCode':
         return this.#unknownCodes.inc({ rail: event.railType })
       case 'outbox.recorded':
-      // An earlier call recorded the outcome, but its answer was lost. So the outcome has not been counted yet.
+      // An earlier call recorded the outcome and its answer was lost, so the outcome is not counted yet.
       case 'outbox.alreadyRecorded':
         if (event.state !== 'RETRYABLE') {
           const labels = { rail: event.railType, state: event.state }
@@ -176,7 +177,7 @@ export class OutboxMetrics {
         return this.#clockJumps.inc()
       case 'outbox.fault':
         return this.#faults.inc({ during: event.during })
-      // Not counted here: the database counts them (`terminal_blocked_total`, `dispatch_frozen`), or no metric exists.
+      // Not counted: the database counts these (`terminal_blocked_total`, `dispatch_frozen`), or no metric exists.
       case 'outbox.contradicted':
       case 'outbox.frozen':
       case 'outbox.freezeLifted':
@@ -186,7 +187,7 @@ export class OutboxMetrics {
 
   readonly onRepairEvent = (event: RepairEvent): void => {
     if (event.type === 'repair.fault') return this.#faults.inc({ during: event.during })
-    // Not counted here: the gauge `expired_lease_count` of the database shows these leases.
+    // Not counted: the gauge `expired_lease_count` of the database shows these leases.
     if (event.type === 'repair.unrepaired') return
     this.#repaired.inc(event.leasesRepaired)
     for (const [reason, count] of Object.entries(event.holdsPlaced)) this.#held.inc({ reason }, count)
@@ -194,7 +195,7 @@ export class OutboxMetrics {
 }
 
 const ANSWERS = ['success', 'terminal', 'retryable', 'unknown', 'notSent']
-/** Values of the label `error`: kinds of answers, and Symphony's own codes. Codes of rails are not used as labels. */
+/** Values of the label `error`: kinds of answers, and Symphony's own codes. Codes of rails are no labels. */
 const ERRORS = [
   'terminal',
   'retryable',
@@ -209,7 +210,7 @@ const ERRORS = [
   'RAIL_ABORTED',
   'RAIL_NOT_SENT',
 ]
-/** Reasons for which a claim, a completion, the relayer or lease repair holds an item. */
+/** Reasons why a claim, a completion, the relayer or lease repair holds an item. */
 const HOLD_REASONS = [
   'OUTCOME_UNKNOWN',
   'RETRY_CEILING',
@@ -220,7 +221,7 @@ const HOLD_REASONS = [
 ]
 const FAULTS = ['claiming', 'completing', 'sending heartbeat', 'renewing leases', 'repairing leases']
 const BUCKETS_MS = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000]
-/** Buckets from 50 ms to a day, because payments may wait that long. */
+/** Buckets from 50 ms to a day, because payments may wait a day. */
 const BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600, 14_400, 86_400]
 const BREAKER_VALUES = { closed: 0, 'half-open': 0.5, open: 1 } as const
 

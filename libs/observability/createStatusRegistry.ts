@@ -7,7 +7,7 @@ import type { AttemptState, DispatchEpoch, KindStatus, OutboxStatus } from '../o
 import type { ReconciliationStatus } from '../reconciliation/index.js'
 import type { SchedulerStats } from '../scheduler/index.js'
 
-/** Status of every primitive, read together. */
+/** Status of outbox, inbox, scheduler, leases, ledger and reconciliation, read together. */
 export interface SystemStatus {
   /** Time by the database clock. */
   readonly at: Date
@@ -19,7 +19,7 @@ export interface SystemStatus {
   readonly leases: LeaseStats
   readonly sealing: SealingStatus
   readonly reconciliation: ReconciliationStatus
-  /** Connection pools of this process. All other data is the same for every process. */
+  /** Connection pools of this process. All other fields are the same for every process. */
   readonly pools: readonly PoolUsage[]
 }
 
@@ -30,7 +30,7 @@ interface StatusGauge {
   readonly name: string
   readonly help: string
   readonly labelNames?: readonly string[]
-  /** `counter` for a total that only grows. @default gauge */
+  /** `counter` for a total that only increases. @default gauge */
   readonly type?: 'counter'
   readonly read: (status: SystemStatus) => Sample | readonly Sample[]
 }
@@ -49,14 +49,14 @@ export function createStatusRegistry(status?: SystemStatus): Registry {
       registers: [registry],
     })
     const samples = status === undefined ? [] : read(status)
-    // prom-client starts a metric without labels at 0, which would mean that all is well.
+    // prom-client starts a metric without labels at 0, which would mean "no problem".
     if (samples.length === 0 && labelNames.length === 0) metric.remove()
     for (const [value, labels = {}] of isOne(samples) ? [samples] : samples) metric.inc(labels, Number(value))
   }
   return registry
 }
 
-/** Returns one sample, or none for an unknown value. */
+/** Returns one sample; none for null. */
 function known(value: bigint | number | null): readonly Sample[] {
   return value === null ? [] : [[value]]
 }
@@ -75,7 +75,7 @@ function byKind(value: (numbers: KindStatus) => number): Pick<StatusGauge, 'labe
   }
 }
 
-/** Returns the same series for each state, from the field of its name. */
+/** Returns series by state and kind. `fields` maps a state to the field with its value. */
 function byKindAndState(
   fields: Readonly<Partial<Record<AttemptState, keyof KindStatus>>>,
 ): Pick<StatusGauge, 'labelNames' | 'read'> {

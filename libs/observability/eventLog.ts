@@ -8,9 +8,8 @@ import type { SchedulerEvent } from '../scheduler/index.js'
 import { isOfModule, type WorkerEvent } from './WorkerEvent.js'
 
 /**
- * Returns a listener that writes a log line per event, without payloads and secrets. Expected races, such as a lost
- * lease, are not logged as errors. Events of single items have the level debug, so that a busy worker logs little by
- * default.
+ * Returns a listener that logs each event, without payloads and secrets. Expected races, such as a lost lease, are not
+ * errors. Events of single items have the level debug, so that a busy worker logs little by default.
  */
 export function logEvents(log: Logger): (event: WorkerEvent) => void {
   const faults = new FaultLog(log)
@@ -121,7 +120,7 @@ function logSchedulerEvent(event: SchedulerEvent, log: Logger, faults: FaultLog)
   }
 }
 
-/** Logs inbox events. Of a handler's error only the kind is logged, because its text may contain the payload. */
+/** Logs inbox events. Of a handler's error, logs only the kind, because its text may contain the payload. */
 function logInboxEvent(event: InboxWorkerEvent, log: Logger, faults: FaultLog): void {
   switch (event.type) {
     case 'inbox.claimed':
@@ -138,7 +137,7 @@ function logInboxEvent(event: InboxWorkerEvent, log: Logger, faults: FaultLog): 
     case 'inbox.handlerMissing':
       return log.warn(aboutMessage(event), 'inbox_handler_missing')
     case 'inbox.handlerNotCalled':
-      // The error contains no payload: the handler was not called.
+      // The handler was not called, so the error contains no payload.
       return log.warn({ ...aboutMessage(event), err: event.error }, 'inbox_handler_not_called')
     case 'inbox.deadLettered':
       return log.error({ ...aboutMessage(event), threw: kindOf(event.error) }, 'inbox_dead_lettered')
@@ -159,7 +158,7 @@ function logLeaseEvent(event: LeaseEvent, log: Logger, faults: FaultLog): void {
     case 'lease.acquired':
       return log.info(leaseOf(event), 'lease_acquired')
     case 'lease.ended':
-      // A lost lease is expected, because the next holder continues the work.
+      // A lost lease is expected: the next holder continues the work.
       return log.info({ ...leaseOf(event), reason: event.reason }, 'lease_ended')
     case 'lease.interrupted':
       return log.warn({ ...leaseOf(event), threw: kindOf(event.error) }, 'leader_interrupted')
@@ -234,7 +233,7 @@ interface Faults {
 }
 
 /**
- * Limits the log lines about faults. The first fault of a kind is logged at once, later ones at most once per minute
+ * Limits the log lines about faults. Logs the first fault of a kind at once, and later ones at most once per minute
  * with their number. An outage of the database would otherwise fill a disk.
  */
 export class FaultLog {
@@ -251,7 +250,7 @@ export class FaultLog {
     this.write(level, kindOfFault(fault), { during: fault.during, err: fault.error }, message)
   }
 
-  /** @param kind operation and kind of the error, never an id; equal kinds share a line */
+  /** @param kind operation and kind of the error, never an id; faults of the same kind share a line */
   write(level: 'warn' | 'error', kind: string, fields: object, message: string): void {
     const write = (repeats: number) =>
       this.#log[level](repeats > 1 ? { ...fields, repeats, withinSeconds: this.#intervalMs / 1_000 } : fields, message)

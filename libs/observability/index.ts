@@ -1,4 +1,4 @@
-/** Metrics, alerts and log lines, derived from the events of workers. No other module contains names of metrics. */
+/** Metrics, alerts and log lines, derived from the events of workers. No other module contains metric names. */
 export { AlertEvaluator, AlertWatch } from './alerts/AlertEvaluator.js'
 export type { Alert } from './alerts/AlertEvaluator.js'
 export { seriesOf } from './alerts/conditions.js'

@@ -10,7 +10,7 @@ export interface ReceivedMessage {
   readonly contentDiffers: boolean
 }
 
-/** Counters of the inbox in this process. Depths are read from the database (`createStatusRegistry`). */
+/** Counters of the inbox in this process. `createStatusRegistry` reads depths from the database. */
 export class InboxMetrics {
   readonly #received: Counter<'result'>
   readonly #handled: Counter
@@ -140,7 +140,7 @@ export class SchedulerMetrics {
   }
 }
 
-/** Lag from which a run counts as late. A running scheduler lags by only one or two round trips. */
+/** Lag from which a run counts as late. A running scheduler lags by one or two round trips. */
 const LATE_MS = 1_000
 
 export class LeaseMetrics {
@@ -185,10 +185,10 @@ export class LeaseMetrics {
   }
 }
 
-/** Text that the class `Lease` gives as `during` for a failed renewal. */
+/** Value of `during` that the class `Lease` emits for a failed renewal. */
 const RENEWING = 'renewing a lease'
 
-/** Availability of the databases of a fleet, as this process sees it. */
+/** Availability of a fleet's databases, as seen by this process. */
 export class FleetMetrics {
   readonly #up: Gauge<'database'>
   readonly #faults: Counter<'during'>
@@ -225,13 +225,13 @@ export interface VerifiedLedger {
   readonly breakCount: number
 }
 
-/** Result of the latest verification in this process. There is no value before the first. */
+/** Result of the latest verification in this process; no value before the first. */
 export class LedgerMetrics {
   readonly #breaks: Gauge
   readonly #verifiedAt: Gauge
 
   constructor(registry: Registry) {
-    // A gauge without labels starts with 0, which would mean that all is well. remove() leaves it without a value.
+    // A gauge without labels starts with 0, which would mean "no problem". remove() leaves it without a value.
     const gauge = (name: string, help: string) => {
       const made = new Gauge({ name, help, registers: [registry] })
       made.remove()

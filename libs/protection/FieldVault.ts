@@ -26,7 +26,7 @@ import { keyIdOf, decryptField, encryptField, unwrapKey, wrapKey, type DataKey }
 import { FieldKeyMissingError, MasterKeysMissingError, SubjectErasedError } from './errors.js'
 import { SECRET_BYTES, type MasterKeys } from './MasterKeys.js'
 
-/** Field classes and subject of a rail. Every `LoadedRail` has them. */
+/** Field classes and subject of a rail. */
 export type ProtectedRail = Pick<LoadedRail, 'fields' | 'subject'>
 
 /** Parts of an instruction that the vault reads. */
@@ -39,16 +39,16 @@ export interface EncryptableInstruction {
 }
 
 /**
- * Encrypts fields before the enqueue and decrypts them before the rail call, as the rails declare. It stores no data
- * key, but reads each key when needed. So a destroyed key is unusable in every process at once.
+ * Encrypts fields before the enqueue and decrypts them before the rail call, as the rails declare. Keeps no data key,
+ * but reads it for each use, so that a destroyed key is unusable in every process at once.
  */
 export class FieldVault {
   readonly #rails: ReadonlyMap<string, ProtectedRail>
   readonly #masters: MasterKeys | undefined
 
   /**
-   * Creates a vault. Without master keys it still refuses card numbers in forbidden fields, and it refuses every
-   * payload with a field to encrypt.
+   * Creates a vault. Without master keys it still refuses card numbers in forbidden fields, and refuses every payload
+   * with a field to encrypt.
    */
   constructor(rails: ReadonlyMap<string, ProtectedRail>, masters?: MasterKeys) {
     this.#rails = rails
@@ -57,7 +57,7 @@ export class FieldVault {
 
   /**
    * Returns the instructions with their fields encrypted. The same plaintext under the same key gives the same bytes,
-   * also after a rotation, so a repeated instruction stays equal. `role` is the caller's transaction, or
+   * even after a rotation, so that a repeated instruction stays equal. `role` is the caller's transaction, or
    * symphony_ingest.
    */
   async encrypt<Instruction extends EncryptableInstruction>(
@@ -86,7 +86,7 @@ export class FieldVault {
       mapFields(item.payload, encrypted, (value) => {
         const keyId = keyIdOf(value)
         if (keyId !== undefined) keyIds.add(keyId)
-        // A value with our prefix that is no valid ciphertext is damaged or forged.
+        // A value with our prefix that is not a valid ciphertext is damaged or forged.
         else isUnreadable ||= typeof value === 'string' && value.startsWith(ENCRYPTED_PREFIX)
         return value
       })
@@ -102,7 +102,7 @@ export class FieldVault {
     const rules = rulesOf(rail?.fields ?? [], 'encrypted')
     const unchanged = { instruction, place, rules, subject: undefined, payload: instruction.payload }
     if (rail === undefined || rail.fields.length === 0) return unchanged
-    // Copies the payload first, because getters of the caller's object could return another value later.
+    // Copies the payload first, because getters of the caller's object could later return another value.
     const payload: JsonObject = JSON.parse(encodePayload(instruction.payload, place))
     refuseCardNumbers(payload, rail.fields, place)
     let hasSecrets = false
@@ -115,7 +115,7 @@ export class FieldVault {
     return { instruction, place, rules, subject, payload }
   }
 
-  /** Returns data keys by subject, without destroyed ones. */
+  /** Returns data keys by subject, without destroyed keys. */
   async #keysFor(role: Queryable, subjects: readonly string[]): Promise<ReadonlyMap<string, DataKey>> {
     if (this.#masters === undefined) throw new FieldKeyMissingError('This process has no master key to encrypt with.')
     const master = await this.#masters.current()
@@ -156,7 +156,7 @@ export class FieldVault {
   }
 }
 
-/** Reads the keys that are needed at the same moment by one call, and keeps none. */
+/** Combines concurrent reads of data keys into one call. Keeps no key. */
 class KeyReads {
   readonly #role: Queryable
   #wanted = new Set<string>()
@@ -205,7 +205,7 @@ function encryptsFields(rails: ReadonlyMap<string, ProtectedRail>): boolean {
 
 /**
  * Throws if these rails encrypt fields and a master key in use is missing. Otherwise every payment that needs the key
- * would be held until an operator resolves the hold. `role` is symphony_executor.
+ * would be held. `role` is symphony_executor.
  */
 export async function requireMasterKeys(
   role: Queryable,
@@ -265,8 +265,8 @@ function decryptPayload(
   let reason: UnreadableReason | undefined
   const opened = mapFields(payload, rules, (value, { pointer }) => {
     const keyId = keyIdOf(value)
-    // The value is plaintext: the producer does not encrypt, or it enqueued the item before the rail declared the field
-    // as encrypted.
+    // The value is plaintext: the producer does not encrypt, or enqueued the item before the rail declared the field as
+    // encrypted.
     if (typeof value !== 'string' || keyId === undefined) return value
     const key = keys.get(keyId) ?? 'FIELD_KEY_MISSING'
     if (typeof key === 'string') {

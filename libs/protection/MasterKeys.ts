@@ -8,13 +8,13 @@ export interface MasterKey {
 }
 
 /**
- * Source of master keys: a file or a service, never the database that holds the wrapped data keys. It is queried for
- * each data key that is wrapped or unwrapped, so a new master key needs no restart.
+ * Source of master keys: a file or a service, never the database that stores the wrapped data keys. Queried for each
+ * data key that is wrapped or unwrapped, so that a new master key needs no restart.
  */
 export interface MasterKeys {
   /** Master key that wraps new data keys. */
   current(): Promise<MasterKey>
-  /** Returns the master key with this id, or undefined if there is currently none. */
+  /** Returns the master key with this id; undefined if there is none now. */
   find(id: string): Promise<MasterKey | undefined>
 }
 
@@ -66,7 +66,7 @@ function entriesOf(value: JsonValue | undefined): [string, JsonValue][] {
   return isObject(value) ? Object.entries(value) : []
 }
 
-/** Decodes a secret. Encodes it again to compare, because Buffer.from silently skips characters that are not base64. */
+/** Decodes a secret. Encodes it again to compare, because Buffer.from silently skips characters outside base64. */
 function secretOf(id: string, text: JsonValue): Buffer {
   const secret = Buffer.from(typeof text === 'string' ? text : '', 'base64')
   if (secret.length === SECRET_BYTES && secret.toString('base64') === text) return secret

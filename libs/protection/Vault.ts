@@ -14,7 +14,7 @@ import { FieldKeyMissingError } from './errors.js'
 import type { MasterKeys } from './MasterKeys.js'
 
 export interface VaultStatus extends SubjectKeyCounts {
-  /** Number of data keys under each master key. A process needs all of these master keys. */
+  /** Number of data keys per master key. A process needs all of these master keys. */
   readonly masterKeys: readonly MasterKeyUse[]
 }
 
@@ -38,7 +38,7 @@ export class Vault implements AsyncDisposable {
 
   /**
    * Wraps every data key under the current master key, 500 at a time. A repeated call continues after an interruption.
-   * Encrypted fields stay unchanged, so no payment and no row of the ledger changes.
+   * Neither encrypted fields nor the ledger change.
    */
   async rotate({ masterKeys }: { readonly masterKeys: MasterKeys }): Promise<RewrapResult> {
     const current = await masterKeys.current()
@@ -67,8 +67,8 @@ export class Vault implements AsyncDisposable {
   }
 
   /**
-   * Destroys the data key of a subject permanently: no process can read its encrypted fields again. Returns false if
-   * the key was already destroyed.
+   * Destroys the data key of a subject for ever, so that no process can decrypt the subject's fields again. Returns
+   * false if the key was already destroyed.
    */
   async shred({ subject, reason }: { readonly subject: string; readonly reason: string }): Promise<boolean> {
     const outcome = await destroySubjectKey(this.#control, subject, reason)

@@ -1,9 +1,7 @@
 import { requiredId, requiredText, requiredUuid, REASON_LENGTH_MAX } from '../core/index.js'
 import { call, qualify, type Queryable } from '../db/index.js'
 
-/**
- * Wraps the SQL functions of data keys, one wrapper per function, under the same name. They transfer only wrapped keys.
- */
+/** Wrappers of the SQL functions of data keys, with the same names. Keys are always wrapped. */
 
 export interface WrappedKey {
   readonly keyId: string
@@ -29,8 +27,8 @@ export interface OfferedKey {
 }
 
 /**
- * Returns the keys of the subjects, and stores the offered key of a subject without one. Runs as symphony_ingest in the
- * caller's transaction. A rollback removes the new keys together with the payloads that need them.
+ * Returns the keys of the subjects. Stores the offered key for a subject without one. Runs as symphony_ingest in the
+ * caller's transaction, so that a rollback removes new keys together with the payloads that need them.
  */
 export async function ensureSubjectKeys(
   role: Queryable,
@@ -82,10 +80,10 @@ export async function rewrapSubjectKeys(
   return rows[0]?.rewrap_subject_keys ?? 0
 }
 
-/** Result of a key destruction. UNKNOWN: no such subject, perhaps a misspelt one. */
+/** Result of destroying a key. UNKNOWN: no such subject; it may be misspelt. */
 export type KeyDestruction = 'DESTROYED' | 'ALREADY_DESTROYED' | 'UNKNOWN'
 
-/** Destroys a key as symphony_control. It cannot be undone. */
+/** Destroys a key for ever, as symphony_control. */
 export async function destroySubjectKey(role: Queryable, subject: string, reason: string): Promise<KeyDestruction> {
   const rows = await call<{ destroy_subject_key: KeyDestruction }>(role, 'destroy_subject_key', [
     requiredId('subject', subject),
@@ -94,7 +92,7 @@ export async function destroySubjectKey(role: Queryable, subject: string, reason
   return rows[0]?.destroy_subject_key ?? 'UNKNOWN'
 }
 
-/** Returns the next data keys that are not under this master key, by id. As symphony_control. */
+/** Returns the next data keys under other master keys, by id. As symphony_control. */
 export async function readKeysToRewrap(
   role: Queryable,
   masterKeyId: string,

@@ -7,10 +7,10 @@ import type { MasterKey } from './MasterKeys.js'
  * Uses AES-256-GCM twice: a data key encrypts fields, a master key wraps data keys.
  *
  * **A field** becomes `symphony.sealed.v1.<key id>.<base64url of nonce, ciphertext, tag>`. Its nonce is a keyed hash of
- * the plaintext and its context, because a repeated instruction must give the same bytes. That is safe: a nonce repeats
- * only for the same plaintext and context, and then the ciphertext is the same. Equal values in two payments have
- * different ciphertexts. The tag also covers the context (key, instruction, idempotency key, pointer), so a ciphertext
- * that was moved elsewhere cannot be decrypted.
+ * the plaintext and its context, because a repeated instruction must give the same bytes. A nonce therefore repeats
+ * only for the same plaintext and context, which gives the same ciphertext. Equal values in two payments have different
+ * ciphertexts. The tag also covers the context (key, instruction, idempotency key, pointer), so that a ciphertext moved
+ * elsewhere cannot be decrypted.
  *
  * **A data key** is wrapped under a random nonce, and its tag covers its id and subject.
  */
@@ -38,14 +38,14 @@ export function encryptField(key: DataKey, context: EncryptionContext, plaintext
   return `${PREFIX}${key.id}.${ciphertext.toString('base64url')}`
 }
 
-/** Decrypts a field. Returns undefined if the ciphertext was changed, or was made for another context or key. */
+/** Decrypts a field. Returns undefined if the ciphertext was changed, or belongs to another context or key. */
 export function decryptField(key: DataKey, context: EncryptionContext, ciphertext: string): string | undefined {
   const parts = partsOf(ciphertext)
   if (parts === undefined || parts.keyId !== key.id) return undefined
   return decryptBytes(derived(key, 'encryption'), boundTo(key, context), parts.ciphertext)?.toString()
 }
 
-/** Returns the id of the key that a ciphertext names, or undefined if the value is no ciphertext of ours. */
+/** Returns the key id in a ciphertext; undefined for any other value. */
 export function keyIdOf(value: unknown): string | undefined {
   return typeof value === 'string' ? partsOf(value)?.keyId : undefined
 }
@@ -56,8 +56,7 @@ export function wrapKey(master: MasterKey, key: DataKey, subject: string): strin
 }
 
 /**
- * Unwraps a data key. Returns undefined if it was wrapped under another master key or for another subject, or was
- * changed.
+ * Unwraps a data key. Returns undefined if it was changed, or wrapped under another master key or for another subject.
  */
 export function unwrapKey(master: MasterKey, id: string, subject: string, wrapped: string): DataKey | undefined {
   const bound = lengthPrefixed([WRAPPING, id, subject])
@@ -84,14 +83,14 @@ function decryptBytes(secret: Buffer, bound: Buffer, ciphertext: Buffer): Buffer
 }
 
 /**
- * Returns the context that a ciphertext is bound to. A redrive has the same payload and an idempotency key with a
- * suffix. So the suffix is left out.
+ * Returns the context that a ciphertext is bound to. Omits the suffix of a redrive's idempotency key, because a redrive
+ * has the same payload.
  */
 function boundTo({ id }: DataKey, { instructionId, idempotencyKey, pointer }: EncryptionContext): Buffer {
   return lengthPrefixed([PREFIX, id, instructionId, idempotencyKey.replace(REDRIVE, ''), pointer])
 }
 
-/** Joins texts so that no two lists give the same bytes. */
+/** Joins texts so that different lists give different bytes. */
 function lengthPrefixed(parts: readonly (string | Buffer)[]): Buffer {
   return Buffer.concat(
     parts.flatMap((part) => {
@@ -109,7 +108,7 @@ function partsOf(value: string): { readonly keyId: string; readonly ciphertext: 
   if (!value.startsWith(PREFIX)) return undefined
   const [keyId = '', text = '', ...more] = value.slice(PREFIX.length).split('.')
   const ciphertext = Buffer.from(text, 'base64url')
-  // Encodes the bytes again to compare them, because two spellings of one ciphertext would be two different payloads.
+  // Encodes the bytes again to compare, because two spellings of one ciphertext would be two different payloads.
   return isUuid(keyId) && more.length === 0 && ciphertext.toString('base64url') === text
     ? { keyId, ciphertext }
     : undefined
@@ -119,5 +118,5 @@ const PREFIX = `${ENCRYPTED_PREFIX}v1.`
 const WRAPPING = 'symphony.wrapped.v1'
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
-/** Same as in `outbox_base_key`. */
+/** The same pattern as in `outbox_base_key`. */
 const REDRIVE = /~redrive~[0-9]+$/

@@ -1,6 +1,6 @@
 import { SymphonyError } from '../core/index.js'
 
-/** Fields cannot be encrypted, and nothing was enqueued. */
+/** Fields cannot be encrypted. Nothing was enqueued. */
 export class FieldKeyMissingError extends SymphonyError {
   constructor(why: string) {
     super('FIELD_KEY_MISSING', why, {
@@ -22,7 +22,7 @@ export class SubjectErasedError extends SymphonyError {
   }
 }
 
-/** The file or service returned no set of master keys. The error never contains its content. */
+/** The file or service returned no valid master keys. The error never contains their content. */
 export class MasterKeysError extends SymphonyError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super('MASTER_KEYS_UNREADABLE', message, {
@@ -32,7 +32,7 @@ export class MasterKeysError extends SymphonyError {
   }
 }
 
-/** A worker's rails encrypt fields, and a master key that is in use is missing. */
+/** The rails of a worker encrypt fields, and a master key in use is missing. */
 export class MasterKeysMissingError extends SymphonyError {
   constructor(why: string) {
     super('VAULT_KEYS_MISSING', `Rails encrypt fields, and ${why}.`, {

@@ -8,8 +8,8 @@
  * | a worker | decrypts, just before a call or an inquiry (`protectedRails`) | every master key in use |
  * | an operator | `Vault`: rewraps data keys under another master key, destroys the key of a subject | every master key in use to rewrap, none to destroy |
  *
- * Each subject has one data key. The database stores it wrapped under a master key that the database never has
- * (`subject_keys`). This module keeps no data key longer than a call. A crash leaves at most an unused key.
+ * Each subject has one data key. The table `subject_keys` stores it wrapped under a master key, which the database
+ * never has. This module keeps no data key longer than a call. A crash leaves at most an unused key.
  */
 export { ensureSubjectKeys, masterKeysInUse, readSubjectKeys, rewrapSubjectKeys } from './db.js'
 export type { MasterKeyUse, OfferedKey, WrappedKey } from './db.js'

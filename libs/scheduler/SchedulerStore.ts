@@ -27,7 +27,7 @@ export interface SchedulerClaim extends verbs.SchedulerClaimOptions {
 
 /**
  * Scheduler of one database. Each method uses the role that it needs: ingest for timers, control for jobs, executor for
- * claims and retention, readonly for reads. A `SchedulerWorker` creates the runs and messages.
+ * claims and retention, readonly for reads. A `SchedulerWorker` turns due timers and jobs into runs and messages.
  */
 export class SchedulerStore<const Topics extends TopicContracts = TopicContracts> {
   readonly #topics: KnownContracts
@@ -101,10 +101,7 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
     return db.deleteJob(this.#control, name)
   }
 
-  /**
-   * Creates the runs of due jobs. Returns only the runs that this call created; another scheduler may have created
-   * others.
-   */
+  /** Creates the runs of due jobs. Returns only the runs that this call created, not those of another scheduler. */
   async createJobRunsFromDueJobs(options?: CreateJobRunsOptions): Promise<readonly CreatedJobRun[]> {
     return (await createJobRunsFromDueJobs(this.#executor, options)).runs
   }

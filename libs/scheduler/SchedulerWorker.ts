@@ -21,12 +21,12 @@ const EXECUTOR = 'symphony_executor'
 const CHANNEL = 'scheduler_changed'
 
 /**
- * Creates the runs of due jobs, turns due runs and timers into messages of the outbox, and sleeps until the next due
- * time. Any number of schedulers may run; they need no coordination.
+ * Creates the runs of due jobs, turns due runs and timers into outbox messages, and sleeps until the next due time. Any
+ * number of schedulers may run without coordination.
  *
- * It guarantees one run per occurrence and one message per run or timer, even if processes are killed. It does not
- * guarantee punctuality: if no scheduler runs, the next one applies the job's `missedRuns` policy. It does not execute
- * the work: the handler of the message does, or the worker that claims the timer or run.
+ * The scheduler guarantees one run per occurrence and one message per run or timer, even if processes are killed. It
+ * does not guarantee punctuality: if no scheduler ran at the due time, the next one applies the job's `missedRuns`
+ * policy. The work itself is done by the handler of the message, or by the worker that claims the timer or run.
  */
 export class SchedulerWorker implements Worker<SchedulerCounts> {
   readonly #database: Database
@@ -68,8 +68,8 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
   }
 
   /**
-   * Processes one batch each of jobs, runs and timers. The batches keep a round short, and `stop()` waits for at most
-   * one round.
+   * Processes one batch each of jobs, runs and timers. Batches keep a round short, because `stop()` waits for the
+   * current round.
    */
   async runOnce(): Promise<SchedulerCounts> {
     const { batchSize, missedAfterMs } = this.#options
@@ -81,8 +81,8 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     })
     const enqueuedRuns = await enqueueDueJobRuns(this.#role, batchSize)
     const enqueuedTimers = await enqueueDueTimers(this.#role, batchSize)
-    // Without a new run, another scheduler is creating the runs. Its jobs look due until it commits, so they do not
-    // count.
+    // If no run was created, another scheduler is creating them. Its jobs look due until it commits, so they do not
+    // count as more work.
     const moreJobs = runs.length > 0 && (jobsLeft > 0 || jobsDue === batchSize)
     return {
       runsCreated: runs.length,
@@ -98,7 +98,7 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     const { at, observedAt } = await nextSchedulerEvent(this.#role, true)
     if (at === null) return { pollAgain: false }
     const dueInMs = at.getTime() - observedAt.getTime()
-    // If work is due but was not found, another scheduler processes it and has not committed yet.
+    // Due work that this round did not find is being processed by another scheduler, which has not committed yet.
     return { pollAgain: false, exact: true, idleMs: dueInMs > 0 ? dueInMs : UNCOMMITTED_RETRY_MS }
   }
 
@@ -124,7 +124,7 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
       {
         onStateChange: ({ state }) => {
           this.#onEvent({ type: 'scheduler.listening', connected: state === 'listening' })
-          // Notifications may have been missed while the connection was down.
+          // Notifications are lost while the connection is down.
           if (state === 'listening') this.#wakeup.notify()
         },
       },
@@ -132,7 +132,7 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
   }
 }
 
-/** Maximum number of runs per round. Further jobs wait for the next round. */
+/** Maximum number of runs per round. Other due jobs wait for the next round. */
 const ROUND_RUNS_MAX = 1_000
 const DEBOUNCE_MS = 30
 const UNCOMMITTED_RETRY_MS = 50

@@ -62,8 +62,8 @@ export function jobColumns(job: JobDefinition): JobColumns {
 }
 
 /**
- * Returns ids and tokens as two columns. Skips malformed ids, as the database skips unknown ones: the result of ack,
- * abandon and fail lists only the changed ids.
+ * Returns ids and tokens as two columns. Skips malformed ids, like the database skips unknown ones: ack, abandon and
+ * fail return only the changed ids.
  */
 export function claimColumns(
   argument: string,
@@ -82,7 +82,7 @@ export function optionalTopics(topics: readonly string[] | undefined): string[] 
   return topics.map((topic, index) => requiredId(`topics[${index}]`, topic))
 }
 
-/** Redacts the text and never throws, because an error text must not prevent the recording of an outcome. */
+/** Redacts the text. Never throws, because an error text must not prevent recording an outcome. */
 export function optionalErrorText(value: string | undefined): string | null {
   return value === undefined ? null : redact(value)
 }

@@ -4,8 +4,8 @@ import { claimColumns, optionalErrorText, optionalTopics, retryDelay } from './a
 import type { ClaimedJobRun, ClaimedTimer, JobRunClaim, TimerClaim } from './types.js'
 
 /**
- * Claims timers and runs under a lease, and ends them with the lease token, as symphony_executor. The results omit ids
- * whose lease the caller does not hold.
+ * Claims timers and runs under a lease, and ends them by lease token, as symphony_executor. The results omit ids whose
+ * lease the caller does not hold.
  */
 
 export interface SchedulerClaimOptions {
@@ -98,12 +98,12 @@ export interface AbandonOptions {
   readonly retryDelaySeconds?: number
 }
 
-/** Ends timers as DONE. Returns the changed ids, which omit timers whose lease the caller does not hold. */
+/** Ends timers as DONE. Returns the changed ids. */
 export async function ackTimers(role: Queryable, claims: readonly TimerClaim[], workerId: string): Promise<string[]> {
   return endClaims(role, 'ack_timers', timerClaims(claims), workerId, [])
 }
 
-/** Sets timers back to READY. Returns the changed ids. After the twentieth claim a timer fails instead. */
+/** Sets timers back to READY. Returns the changed ids. A timer in its twentieth claim becomes FAILED instead. */
 export async function abandonTimers(
   role: Queryable,
   claims: readonly TimerClaim[],
@@ -127,7 +127,7 @@ export async function ackJobRuns(role: Queryable, claims: readonly JobRunClaim[]
   return endClaims(role, 'ack_job_runs', runClaims(claims), workerId, [])
 }
 
-/** Sets runs back to READY, as `abandonTimers` does for timers. Cancels a run whose job was deleted in the meantime. */
+/** Sets runs back to READY, or to FAILED after the twentieth claim. Cancels a run whose job was deleted meanwhile. */
 export async function abandonJobRuns(
   role: Queryable,
   claims: readonly JobRunClaim[],

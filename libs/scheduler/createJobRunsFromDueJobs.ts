@@ -7,7 +7,7 @@ import type { OnSchedulerEvent } from './events.js'
 import { MISSED_AFTER_DEFAULT_MS, MISSED_AFTER_MS } from './options.js'
 import type { CreatedJobRun, DueJob } from './types.js'
 
-/** Maximum number of runs that the policy `all` creates at once. Older occurrences are dropped. */
+/** Maximum number of runs that the policy `all` creates for one job. Older occurrences are dropped. */
 export const MISSED_RUNS_MAX = 1_000
 
 export interface CreateJobRunsOptions {
@@ -16,15 +16,15 @@ export interface CreateJobRunsOptions {
   /** Age from which an occurrence counts as missed. @default 10000 */
   readonly missedAfterMs?: number
   /**
-   * Number of runs after which further jobs wait for the next call. One job may create up to 1000 runs. @default
-   * 1000000
+   * Number of created runs after which further jobs wait for the next call. One job may exceed it by up to 1000 runs.
+   * @default 1000000
    */
   readonly runsMax?: number
   readonly onEvent?: OnSchedulerEvent
 }
 
 export interface JobRunsFromDueJobs {
-  /** Number of due jobs, also if another scheduler created their runs. */
+  /** Number of due jobs, including those whose runs another scheduler created. */
   readonly jobsDue: number
   /** Number of due jobs left for the next call. */
   readonly jobsLeft: number
@@ -32,8 +32,8 @@ export interface JobRunsFromDueJobs {
 }
 
 /**
- * Creates the runs of due jobs, longest due first. Any number of schedulers may do so at once. Each computes the
- * occurrences from the job revision that it read, and the database accepts the runs of only one scheduler per revision.
+ * Creates the runs of due jobs, longest due first. Several schedulers may do so at once: each computes the occurrences
+ * from the job revision that it read, and the database accepts only one set of runs per revision.
  */
 export async function createJobRunsFromDueJobs(
   role: Queryable,
@@ -72,7 +72,7 @@ function lagsOf(runs: readonly CreatedJobRun[], jobs: readonly DueJob[]): number
   return runs.map(({ jobName, scheduledFor }) => (observedAt.get(jobName) ?? 0) - scheduledFor.getTime())
 }
 
-/** Plans the runs of one job. Postpones a job that this process cannot parse, so that it does not block the others. */
+/** Plans the runs of one job. Postpones a job with an unparsable schedule, so that it does not block other jobs. */
 async function planOrPostpone(
   role: Queryable,
   job: DueJob,
@@ -92,8 +92,8 @@ async function planOrPostpone(
 }
 
 /**
- * Splits the schedules into as few calls as the batch size allows. All runs of one job share a call, because that call
- * also sets its next due time.
+ * Groups the schedules into as few calls as the batch size allows. One call contains all runs of a job, because it also
+ * sets the next due time of the job.
  */
 function* batchesOf(schedules: readonly JobSchedule[]): Generator<readonly JobSchedule[]> {
   let batch: JobSchedule[] = []
@@ -111,7 +111,7 @@ function* batchesOf(schedules: readonly JobSchedule[]): Generator<readonly JobSc
   if (batch.length > 0) yield batch
 }
 
-/** Upper limit: the maximum number of jobs per call times the maximum number of missed runs per job. */
+/** Upper limit: the maximum number of jobs per call times the maximum number of runs per job. */
 const RUNS_MAX = Object.freeze({ min: 1, max: BATCH_SIZE.max * MISSED_RUNS_MAX })
 
 interface PlannedRuns {
@@ -123,9 +123,9 @@ interface PlannedRuns {
 }
 
 /**
- * Returns the runs of a due job to create now. An occurrence at most `missedAfterMs` old is on time. If all are on
- * time, all run. If the oldest is late, no scheduler ran at its time, and the job's policy decides. `skip` creates the
- * occurrences on time, `once` only the latest, `all` the newest thousand.
+ * Returns the runs to create for a due job. An occurrence at most `missedAfterMs` old is on time. If all are on time,
+ * all run. If the oldest is late, no scheduler ran at its time, and the job's policy decides: `skip` runs the
+ * occurrences on time, `once` the latest, `all` the newest thousand.
  */
 export function planRuns(job: DueJob, missedAfterMs: number): PlannedRuns {
   const { nextDueAt: promised, observedAt: now } = job
@@ -156,8 +156,8 @@ export function planRuns(job: DueJob, missedAfterMs: number): PlannedRuns {
 }
 
 /**
- * Returns the newest occurrences after `promised`. Searches in growing steps, because usually few were missed and each
- * computed occurrence takes time.
+ * Returns the newest occurrences after `promised`. Searches in growing steps, because usually few were missed and
+ * computing an occurrence is slow.
  */
 function newestAfter(schedule: CronSchedule, promised: Date, now: Date): Date[] {
   for (let count = 16; ; count *= 4) {

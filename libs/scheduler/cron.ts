@@ -3,12 +3,11 @@ import { ArgumentRangeError, InvalidArgumentError, requiredText } from '../core/
 
 /**
  * Cron expression in a time zone: five fields (minute, hour, day, month, weekday), six with the seconds first, or a
- * macro. If both day and weekday are given, either one matches ("the 1st, and every Monday").
+ * macro. If day and weekday are both given, either one matches ("the 1st, and every Monday").
  *
- * Clock changes follow two rules. A fixed time (one second, one minute, one hour) occurs once on each of its days. If
- * the time falls into the spring gap, it occurs just after the gap. In the repeated autumn hour it occurs only the
- * first time. Every other expression (`*`, lists, ranges, steps) follows the local clock: times in the gap do not
- * occur, and the repeated hour occurs twice.
+ * Clock changes follow two rules. A fixed time (one second, one minute, one hour) occurs once on each of its days: in
+ * the spring gap just after the gap, in the repeated autumn hour only the first time. Every other expression (`*`,
+ * lists, ranges, steps) follows the local clock: times in the gap do not occur, and the repeated hour occurs twice.
  */
 export class CronSchedule {
   readonly #cron: Cron
@@ -26,17 +25,17 @@ export class CronSchedule {
 
   /** Returns the latest occurrences up to and including a moment, oldest first. */
   latest(count: number, until: Date): Date[] {
-    // croner searches before the given moment. Occurrences are whole seconds, so the next whole second includes `until`
-    // itself.
+    // croner searches before the given moment. Occurrences are whole seconds, so the next whole second includes an
+    // occurrence at `until`.
     const reference = new Date(Math.floor(until.getTime() / 1_000) * 1_000 + 1_000)
     return this.#cron.previousRuns(count, reference).toReversed()
   }
 }
 
-/** Checks the schedule of a new job. Refuses a schedule that never occurs and an unknown time zone. */
+/** Checks the schedule of a new job. Refuses an unknown time zone, and a schedule that never occurs. */
 export function requiredSchedule(cron: string, timeZone: string): CronSchedule {
   const schedule = new CronSchedule(requiredCron('cron', cron), requiredTimeZone('timeZone', timeZone))
-  // Throws if the schedule never occurs. An expression has no year, so any start time shows it.
+  // Throws if the schedule never occurs. An expression has no year, so the start time does not matter.
   schedule.next(ANY_TIME)
   return schedule
 }
@@ -57,8 +56,7 @@ export function requiredCron(argument: string, value: unknown): string {
 }
 
 /**
- * Checks that this process knows the time zone. Keeps the given spelling, because a zone name may be an alias whose
- * target changes.
+ * Checks that this process knows the time zone. Keeps the given name, because an alias may later point to another zone.
  */
 export function requiredTimeZone(argument: string, value: unknown): string {
   const name = requiredText(argument, value, ZONE_LENGTH_MAX)

@@ -19,15 +19,15 @@ import type {
 } from './types.js'
 
 /**
- * Wraps the SQL functions of the scheduler, one wrapper per function, under the same name. The first argument is a role
- * of a database or a transaction in it; for timers also the caller's own client. Arguments are checked before any I/O.
+ * Wrappers of the SQL functions of the scheduler, with the same names. The first argument is a role of a database or a
+ * transaction in it; for timers also the caller's own client. Arguments are checked before any I/O.
  */
 
 // Timers, as symphony_ingest; an operator cancels as symphony_control -------------------------------------------------
 
 /**
- * Schedules a timer in the caller's transaction. Returns its id, which becomes the id of its message. Pass a `timerId`
- * if the call may be repeated: then only one timer is scheduled.
+ * Schedules a timer in the caller's transaction. Returns its id, which is also the id of its message. With a `timerId`,
+ * a repeated call schedules only one timer.
  */
 export async function scheduleTimer(role: Queryable, timer: TimerDefinition): Promise<string> {
   const { topic, payload, dueAt, participantId, delivery, timerId } = timerColumns(timer)
@@ -37,7 +37,7 @@ export async function scheduleTimer(role: Queryable, timer: TimerDefinition): Pr
     dueAt,
     participantId,
     delivery,
-    // Omitted if not given, because the function of the previous release takes five arguments.
+    // Omitted if undefined, because the function of the previous release takes five arguments.
     ...(timerId === undefined ? [] : [timerId]),
   ])
   return onlyRow(rows).schedule_timer
@@ -52,8 +52,8 @@ export async function cancelTimer(role: Queryable, timerId: string): Promise<boo
 // Jobs, as symphony_control -------------------------------------------------------------------------------------------
 
 /**
- * Creates or updates a job by name. An unchanged expression and zone keep the next due time, and a paused job stays
- * paused. The first occurrence is computed from the database's clock.
+ * Creates or updates a job by name. If expression and zone are unchanged, the next due time stays; a paused job stays
+ * paused. The database clock determines the first occurrence.
  */
 export async function createOrUpdateJob(role: Queryable, job: JobDefinition): Promise<DefinedJob> {
   const { name, cron, timeZone, topic, payload, participantId, missedRuns, delivery } = jobColumns(job)
@@ -89,10 +89,10 @@ export async function resumeJob(role: Queryable, name: string): Promise<boolean>
     const job = await readJob(role, name)
     if (job?.state === 'ACTIVE') return false
     const now = await readClock(role)
-    // For an unknown job any time will do, because the database refuses it.
+    // The database refuses an unknown job at any time.
     const nextDueAt = job === undefined ? now : new CronSchedule(job.cron, job.timeZone).next(now)
     const rows = await call<{ resume_job: boolean }>(role, 'resume_job', [name, job?.revision ?? 1n, nextDueAt])
-    // False means that the job changed between the read and the call, so read it again.
+    // False: the job changed between read and call. Reads it again.
     if (onlyRow(rows).resume_job) return true
     if (round === RESUME_ROUNDS_MAX) {
       throw new SymphonyError(
@@ -111,8 +111,7 @@ export async function triggerJob(role: Queryable, name: string): Promise<Created
 }
 
 /**
- * Removes the job and its READY runs. Claimed runs stay with their holders, and finished runs stay until their
- * retention ends.
+ * Deletes the job and its READY runs. Claimed runs stay with their holders, finished runs until their retention ends.
  */
 export async function deleteJob(
   role: Queryable,
@@ -123,7 +122,7 @@ export async function deleteJob(
   return { deleted: row.deleted, runsRemoved: row.runs_removed }
 }
 
-// The schedulers' part, as symphony_executor --------------------------------------------------------------------------
+// Functions for schedulers, as symphony_executor ----------------------------------------------------------------------
 
 export async function dueJobs(role: Queryable, batchSize: number): Promise<DueJob[]> {
   const rows = await call<{
@@ -146,14 +145,14 @@ export async function dueJobs(role: Queryable, batchSize: number): Promise<DueJo
   }))
 }
 
-/** Occurrences of one job, and its next due time. */
+/** Occurrences of one job, and the job's next due time. */
 export interface JobSchedule {
   readonly job: DueJob
   readonly nextDueAt: Date
   readonly occurrences: readonly Date[]
 }
 
-/** Creates the runs and updates the jobs in one statement. Skips a job whose revision has changed. */
+/** Creates the runs and updates the jobs in one statement. Skips jobs whose revision has changed. */
 export async function createJobRuns(role: Queryable, schedules: readonly JobSchedule[]): Promise<CreatedJobRun[]> {
   const lines = schedules.flatMap(({ job, nextDueAt, occurrences }) =>
     (occurrences.length === 0 ? [null] : occurrences).map((scheduledFor) => ({ job, nextDueAt, scheduledFor })),
@@ -167,7 +166,7 @@ export async function createJobRuns(role: Queryable, schedules: readonly JobSche
   return rows.map((row) => ({ runId: row.run_id, jobName: row.job_name, scheduledFor: row.scheduled_for }))
 }
 
-/** Postpones a job by a minute, with the reason, if this process cannot parse its schedule. Its due time stays. */
+/** Postpones a job by a minute, with the reason, because this process cannot parse its schedule. The due time stays. */
 export async function postponeJob(role: Queryable, job: DueJob, reason: string): Promise<boolean> {
   const rows = await call<{ postpone_job: boolean }>(role, 'postpone_job', [job.name, job.revision, redact(reason)])
   return onlyRow(rows).postpone_job
@@ -181,8 +180,8 @@ interface NextEvent {
 }
 
 /**
- * Returns the next due time. With `outboxOnly`, ignores timers and runs with `delivery: 'claim'`, which a scheduler
- * does not process.
+ * Returns the next due time. `outboxOnly` ignores timers and runs with `delivery: 'claim'`, which a scheduler does not
+ * process.
  */
 export async function nextSchedulerEvent(role: Queryable, outboxOnly = false): Promise<NextEvent> {
   const rows = await call<{ next_event_at: Date | null; observed_at: Date }>(role, 'next_scheduler_event', [outboxOnly])
@@ -190,7 +189,7 @@ export async function nextSchedulerEvent(role: Queryable, outboxOnly = false): P
   return { at: row.next_event_at, observedAt: row.observed_at }
 }
 
-/** Returns the nearest due time of a pending timer, run or active job, or end of a claim; null if there is none. */
+/** Returns the next due time of a pending timer, run or active job, or the next expiry of a claim; null without any. */
 export async function getNextEventTime(role: Queryable): Promise<Date | null> {
   return (await nextSchedulerEvent(role)).at
 }
@@ -201,7 +200,7 @@ interface EnqueuedRow {
   readonly error_message: string | null
 }
 
-/** Turns due timers into messages. Each timer ends in the transaction that enqueues its message. */
+/** Turns due timers into messages. A timer ends in the transaction that enqueues its message. */
 export async function enqueueDueTimers(role: Queryable, batchSize: number): Promise<EnqueuedWork[]> {
   const rows = await call<EnqueuedRow & { timer_id: string }>(role, 'enqueue_due_timers', [
     boundedInteger('batchSize', batchSize, BATCH_SIZE),
@@ -222,7 +221,7 @@ function toEnqueuedWork(id: string, { topic, outbox_id: outboxId, error_message:
 
 // Retention, as symphony_executor -------------------------------------------------------------------------------------
 
-/** Deletes timers that ended longer ago than the retention, at most one batch. Returns their number. */
+/** Deletes one batch of timers that ended before the retention. Returns their number. */
 export async function purgeFinishedTimers(
   role: Queryable,
   retentionSeconds: number,
@@ -308,7 +307,7 @@ export interface JobRunFilter {
   readonly limit?: number
 }
 
-/** Returns runs, newest first. The outcome of a run that became a message comes from the ledger. */
+/** Returns runs, newest first. If a run became a message, its outcome comes from the ledger. */
 export async function readJobRuns(role: Queryable, filter: JobRunFilter = {}): Promise<JobRunStatus[]> {
   const { jobName, state, limit = 100 } = filter
   const { rows } = await role.query<JobRunStatus>(
@@ -345,7 +344,7 @@ export async function readSchedulerStats(role: Queryable): Promise<SchedulerStat
   return onlyRow(rows)
 }
 
-/** Reads the database's clock, which also decides when an occurrence is due. */
+/** Reads the database clock, which decides when an occurrence is due. */
 async function readClock(role: Queryable): Promise<Date> {
   const { rows } = await role.query<{ now: Date }>('SELECT clock_timestamp() AS now')
   return new Date(onlyRow(rows).now)

@@ -8,9 +8,9 @@
  * | DONE, ENQUEUED, FAILED | terminal; retention removes it | the row |
  * | CANCELLED | terminal: a timer by `cancelTimer`, or a run that returns from a claim after its job was deleted | the row |
  *
- * A job is ACTIVE or PAUSED, and has one next due time. One call creates its runs and updates that time, and succeeds
- * only if the job is unchanged since the scheduler read it. So each occurrence has one run, even with many schedulers.
- * A message has the id of its timer or run, so a repeated enqueue returns the first message.
+ * A job is ACTIVE or PAUSED, and has one next due time. One call creates its runs and updates that time. The call
+ * succeeds only if the job is unchanged since the scheduler read it, so each occurrence has one run even with many
+ * schedulers. A message has the id of its timer or run, so a repeated enqueue returns the first message.
  */
 export {
   abandonJobRuns,

@@ -2,18 +2,17 @@ import { BATCH_SIZE, boundedInteger, InvalidArgumentError } from '../core/index.
 
 export interface SchedulerOptions {
   /**
-   * Maximum time between two polls, at most a minute. A scheduler sleeps until the next event, and a notification wakes
-   * it if a due time becomes earlier. A change that is due more than a minute ahead sends no notification. @default
-   * 5000
+   * Maximum time between two polls, at most a minute. A scheduler sleeps until the next due time. A notification wakes
+   * it if a due time within the next minute becomes earlier; later ones are found by polling. @default 5000
    */
   readonly pollMs?: number
   /**
-   * Maximum number of jobs, runs and timers per round. After a full round the next one follows at once. @default 100
+   * Maximum number of jobs, runs and timers per round. After a full round, the next one starts at once. @default 100
    */
   readonly batchSize?: number
   /**
-   * Age from which an occurrence counts as missed and the job's policy applies. With a longer age, all occurrences of a
-   * short outage still run. @default 10000
+   * Age from which an occurrence counts as missed, so that the job's policy applies. With a longer age, all occurrences
+   * of a short outage still run. @default 10000
    */
   readonly missedAfterMs?: number
   /** Whether to LISTEN for changes. Without it, only polling finds them. @default true */
@@ -22,7 +21,7 @@ export interface SchedulerOptions {
 
 export type ResolvedSchedulerOptions = Required<SchedulerOptions>
 
-/** At most ten minutes. A job that runs every second then has 600 occurrences on time, which one call can create. */
+/** At most ten minutes: a job that runs every second then has 600 occurrences on time, which one call can create. */
 export const MISSED_AFTER_MS = Object.freeze({ min: 1_000, max: 600_000 })
 export const MISSED_AFTER_DEFAULT_MS = 10_000
 

@@ -3,8 +3,8 @@ import { epochMicros, fromEpochMicros, isoMicros, qualify, type Queryable } from
 import type { Delivery, JobState, MissedRuns, WorkState } from './types.js'
 
 /**
- * Reads lists and pages for people, as symphony_readonly, symphony_auditor or symphony_control. The results contain no
- * payload and no token. Times are text with microseconds.
+ * Reads lists and pages for people, as symphony_readonly, symphony_auditor or symphony_control, without payloads and
+ * tokens. Times are text with microseconds.
  */
 
 export interface JobView {
@@ -59,9 +59,7 @@ export interface WithCursor<View> {
   readonly cursor: TimeCursor
 }
 
-/**
- * Returns runs of one job, latest occurrence first. The outcome of a run that became a message comes from the ledger.
- */
+/** Returns runs of one job, latest occurrence first. If a run became a message, its outcome comes from the ledger. */
 export async function readJobRunPage(
   role: Queryable,
   {
@@ -127,7 +125,7 @@ export interface TimerView {
   readonly outboxId: string | null
 }
 
-/** Returns timers of one state: pending ones by due time, earliest first; ended ones by end, latest first. */
+/** Returns timers of one state: pending timers by due time, earliest first; ended timers by end, latest first. */
 export async function readTimerPage(
   role: Queryable,
   { state, after, limit }: { state: WorkState; after?: TimeCursor | undefined; limit: number },
@@ -155,7 +153,7 @@ export async function readTimerPage(
 }
 
 const PAGE = Object.freeze({ min: 1, max: 501 })
-/** Lower and upper bound of all stored times: the SQL functions accept times within a hundred years of now. */
+/** Bounds of all stored times. The SQL functions accept only times within a hundred years of now. */
 const FIRST_MICROS = '-10000000000000000'
 const LAST_MICROS = '10000000000000000'
 const FIRST_UUID = '00000000-0000-0000-0000-000000000000'

@@ -2,8 +2,8 @@ import type { JsonObject } from '../core/index.js'
 import type { TopicContracts, TopicWithPayload } from '../rails/index.js'
 
 /**
- * Delivery of a due timer or run. `outbox`: a scheduler makes it a message of the outbox, with the topic as rail.
- * `claim`: it waits for `claimTimers` or `claimJobRuns`.
+ * Delivery of a due timer or run. `outbox`: a scheduler makes it an outbox message, with the topic as rail. `claim`: it
+ * waits for `claimTimers` or `claimJobRuns`.
  */
 export type Delivery = 'outbox' | 'claim'
 
@@ -16,11 +16,9 @@ export type JobState = 'ACTIVE' | 'PAUSED'
 export const WORK_STATES = ['READY', 'CLAIMED', 'DONE', 'ENQUEUED', 'FAILED', 'CANCELLED'] as const
 export type WorkState = (typeof WORK_STATES)[number]
 
-/** Message of a timer or a job, enqueued when it is due. */
+/** Message of a timer or a job, enqueued when due. */
 export type ScheduledMessage<Topics extends TopicContracts = TopicContracts> = TopicWithPayload<Topics> & {
-  /**
-   * Id of the message's stream. @default a stream of its own, so that messages do not wait for each other's sequence
-   */
+  /** Id of the message's stream. @default a separate stream, so that messages do not wait for each other */
   readonly participantId?: string
   /** Delivery of the due message. @default 'outbox' */
   readonly delivery?: Delivery
@@ -30,9 +28,8 @@ export type TimerDefinition<Topics extends TopicContracts = TopicContracts> = Sc
   /** Due time. A past time is due at once. */
   readonly dueAt: Date
   /**
-   * UUID that the caller chooses before the call, so that a call without an answer can be repeated. The same timer with
-   * the same id is scheduled once; a different timer with this id is refused. @default a new UUID, which the call
-   * returns
+   * UUID chosen by the caller, so that a call without an answer can be repeated. A repeated call with the same timer
+   * schedules it once; with a different timer it is refused. @default a new UUID
    */
   readonly timerId?: string
 }
@@ -65,11 +62,11 @@ export interface JobStatus {
   readonly missedRuns: MissedRuns
   readonly state: JobState
   readonly nextDueAt: Date
-  /** Time before which no scheduler tries the due job again, because its schedule could not be parsed. */
+  /** Time before which no scheduler tries the job again, because its schedule could not be parsed. */
   readonly postponedUntil: Date | null
   /** Revision of the job, which grows with every change. */
   readonly revision: bigint
-  /** Error of the last attempt to parse its schedule. */
+  /** Error of the last failed parse of the schedule. */
   readonly scheduleError: string | null
 }
 
@@ -153,7 +150,7 @@ export interface JobRunStatus {
   readonly state: WorkState
   readonly attemptCount: number
   readonly startedAt: Date | null
-  /** End of the run. For a run in the outbox, the end of its message. */
+  /** End of the run; for a run in the outbox, the end of its message. */
   readonly finishedAt: Date | null
   readonly error: string | null
   readonly outboxId: string | null
@@ -168,6 +165,6 @@ export interface SchedulerStats {
   readonly unreadableJobsCount: bigint
   readonly readyTimersCount: bigint
   readonly readyRunsCount: bigint
-  /** Time since the first pending task of the schedulers became due. */
+  /** Time since the oldest due timer, run or job became due. */
   readonly lagSeconds: number
 }

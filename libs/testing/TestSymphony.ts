@@ -15,13 +15,13 @@ import { ensureTemplate } from './ensureTemplate.js'
 import { databaseOf, loginOf, urlTo } from './serverUrl.js'
 import { startTestServer } from './startTestServer.js'
 
-/** Options of a Symphony without the address: the database is created for the test. */
+/** Options of a Symphony without `url`, because the database is created for the test. */
 export interface TestSymphonyOptions<
   Rails extends readonly RailContract[] = readonly RailContract[],
   Topics extends TopicContracts = TopicContracts,
 > extends Omit<SymphonyOptions<Rails, Topics>, 'url' | 'pooler' | 'listenUrl'> {
   /**
-   * Address of a superuser on a server where databases may be created and dropped: from `startTestServer`, or your own.
+   * URL of a superuser on a server where databases may be created and dropped: from `startTestServer`, or your own.
    * @default an embedded PostgreSQL for this test, which takes one or two seconds to start
    */
   readonly serverUrl?: string | undefined
@@ -32,15 +32,15 @@ export interface DrainOptions<Topics extends TopicContracts = TopicContracts> ex
   'rails' | 'topics' | 'inbox' | 'scheduler'
 > {
   /**
-   * Whether to move time to the next due time whenever nothing is due, until nothing is left. This includes retries,
-   * delayed payments and expired leases. @default false
+   * Whether to move time to the next due time whenever nothing is due, until nothing is left. Covers retries, delayed
+   * payments and expired leases. @default false
    */
   readonly throughTime?: boolean
-  /** Maximum number of rounds. A test that needs more probably contains an endless loop. @default 200 */
+  /** Maximum number of rounds. More rounds probably mean an endless loop in the test. @default 200 */
   readonly roundsMax?: number
 }
 
-/** Options of a Symphony, with the address of the server instead of the database. */
+/** Options of a Symphony, with `serverUrl` instead of `url`. */
 const TEST_OPTIONS = ['serverUrl', ...SYMPHONY_OPTIONS.filter((name) => !['url', 'pooler', 'listenUrl'].includes(name))]
 
 const DRAIN_OPTIONS = Object.keys({
@@ -52,19 +52,19 @@ const DRAIN_OPTIONS = Object.keys({
   scheduler: true,
 } satisfies Record<keyof DrainOptions, true>)
 
-/** At most one year, because a longer wait is a mistake in the test. */
+/** At most one year; a longer wait is a mistake in the test. */
 const ADVANCE_MS = Object.freeze({ min: 0, max: 366 * 86_400_000 })
 const ROUNDS = Object.freeze({ min: 1, max: 100_000 })
 
 /**
- * Symphony with its own database, which `close()` drops. The database functions are the real ones. Only time is
- * special: the test moves it.
+ * Symphony with its own database, which `close()` drops. The SQL functions are the real ones; only time is moved by the
+ * test.
  */
 export class TestSymphony<
   const Rails extends readonly RailContract[] = readonly RailContract[],
   const Topics extends TopicContracts = TopicContracts,
 > extends Symphony<Rails, Topics> {
-  /** Address of the superuser, for migrations and your own client. */
+  /** URL of the superuser, for migrations and your own client. */
   readonly url: string
   readonly schema: string
   readonly #admin: Database
@@ -83,9 +83,9 @@ export class TestSymphony<
   }
 
   /**
-   * Runs rounds of a worker until one finds nothing, and returns the sum of their counts. Uses the rails of this
-   * Symphony that have an adapter, and the given handlers. Circuit breakers open only after 1000 failures, so a failing
-   * rail does not stop the drain.
+   * Runs rounds of a worker until a round finds nothing, and returns the sum of their counts. Uses the rails of this
+   * Symphony that have an adapter, and the given handlers. Circuit breakers open only after 1000 failures, so that a
+   * failing rail does not stop the drain.
    */
   async drain(options: DrainOptions<Topics> = {}): Promise<WorkerCounts> {
     requireKnownOptions(options, DRAIN_OPTIONS)
@@ -95,15 +95,14 @@ export class TestSymphony<
     try {
       return await this.#drainBy(worker, roundsMax, throughTime ? this.#workOf(parts) : undefined)
     } finally {
-      // stop() would close given rails, which the caller may use again. With given rails, only close() stops the
-      // worker.
+      // stop() would close the given rails, which the caller may use again. With given rails, close() stops the worker
+      // later.
       if (parts.rails === undefined) await worker.stop()
     }
   }
 
   /**
-   * Moves all due times, retries, leases and claims in the database back, as if this time had passed. The ledger does
-   * not change.
+   * Moves all due times, retries, leases and claims in the database back, as if this time had passed. The ledger stays.
    */
   async advance(ms: number): Promise<void> {
     boundedInteger('ms', ms, ADVANCE_MS)
@@ -112,7 +111,7 @@ export class TestSymphony<
 
   /**
    * Moves time to the next due time or lease expiry of a payment or message. Returns the distance in milliseconds; null
-   * if there is none.
+   * without one.
    */
   advanceToNextEvent(): Promise<number | null> {
     return this.#advanceToNext({ rails: undefined, inboxTopics: undefined, scheduler: true })
@@ -144,7 +143,7 @@ export class TestSymphony<
       if (!isIdle) continue
       if (work === undefined) return total
       const moved = await this.#advanceToNext(work)
-      // An item may become due between the round and the query. One more round finds it.
+      // An item may become due between the round and the query. Another round finds it.
       if (moved === null && idleRounds > 1) return total
     }
     throw new DrainUnfinishedError(roundsMax)
@@ -188,7 +187,7 @@ export async function withTestSymphony<
   }
 }
 
-/** Creates a database with Symphony deployed, as a clone of a template. `close()` drops it. */
+/** Creates a database with Symphony deployed, by cloning a template. `close()` drops it. */
 export async function createTestSymphony<
   const Rails extends readonly RailContract[] = readonly RailContract[],
   const Topics extends TopicContracts = TopicContracts,
@@ -212,10 +211,10 @@ async function cloneTemplate<Rails extends readonly RailContract[], Topics exten
   stop = async () => {},
 ): Promise<TestSymphony<Rails, Topics>> {
   const name = `symphony_test_${randomBytes(8).toString('hex')}`
-  // The transaction that holds the lock is idle while the template is deployed.
+  // The transaction with the lock is idle while the template is deployed.
   const server = openDatabase({ url: serverUrl, idleInTransactionTimeoutMs: 300_000 })
   const superuser = server.as(loginOf(serverUrl))
-  // Checks the options before the database exists.
+  // The constructor checks the options before the database is created.
   const symphony = new TestSymphony({ ...options, url: urlTo(serverUrl, name) }, async () => {
     await dropDatabase(superuser, name)
     await server.close()
@@ -233,7 +232,7 @@ async function cloneTemplate<Rails extends readonly RailContract[], Topics exten
   return symphony
 }
 
-/** Thrown when time would be moved in a database that was not created for a test. */
+/** Thrown for a move of time in a database that was not created for a test. */
 export class NotATestDatabaseError extends SymphonyError {
   constructor(name: string) {
     super('NOT_A_TEST_DATABASE', `the database ${name} was not created by symphony-pg/testing`, {

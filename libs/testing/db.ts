@@ -1,11 +1,11 @@
 import { qualify, quoteIdentifier, type Queryable } from '../db/index.js'
 
 /**
- * Statements of the testing module, run as the superuser who created the database. This is the only place outside
- * schema/ that writes our tables: it only moves times, and only in databases marked for tests.
+ * Statements of the testing module, run as the superuser who created the database. Only these statements write
+ * Symphony's tables outside schema/. They only move times, and only in databases marked for tests.
  */
 
-/** Comment on each database created here. A clone does not inherit the comment, so no other database has it. */
+/** Comment on each database created here. Clones do not inherit comments, so no other database has it. */
 const MARK = 'made by symphony-pg/testing; may be dropped'
 
 export async function createMarkedDatabase(server: Queryable, name: string, template: string): Promise<void> {
@@ -22,14 +22,14 @@ export async function databaseExists(server: Queryable, name: string): Promise<b
   return rows.length > 0
 }
 
-/** Locks until the transaction ends, so that one process at a time creates and copies templates. */
+/** Locks templates until the transaction ends, so that one process at a time creates and copies them. */
 export async function lockTemplates(tx: Queryable): Promise<void> {
   await tx.query(`SELECT pg_advisory_xact_lock(hashtext('symphony-pg/testing'))`)
 }
 
 /**
- * Moves all due times, leases and claims back, as if this time had passed. The ledger and the occurrences of jobs,
- * which are calendar times, stay. Returns false if the database is not marked for tests.
+ * Moves all due times, leases and claims back, as if this time had passed. The ledger stays, and so do occurrences of
+ * jobs, which are calendar times. Returns false if the database is not marked for tests.
  */
 export async function moveTimes(superuser: Queryable, ms: number): Promise<boolean> {
   const table = (name: string) => qualify(superuser, name)
@@ -57,7 +57,7 @@ export async function moveTimes(superuser: Queryable, ms: number): Promise<boole
   return rows.length > 0
 }
 
-/** Work of a drain. Undefined means every rail or every topic. */
+/** Work that a drain covers. Undefined means every rail or every topic. */
 export interface DrainedWork {
   readonly rails: readonly string[] | undefined
   readonly inboxTopics: readonly string[] | undefined
@@ -65,9 +65,7 @@ export interface DrainedWork {
   readonly scheduler: boolean
 }
 
-/**
- * Returns the milliseconds until the next due time or lease expiry of this work; null if there is none in the future.
- */
+/** Returns the milliseconds until the next due time or lease expiry of this work; null without one in the future. */
 export async function nextMomentMs(
   superuser: Queryable,
   { rails, inboxTopics, scheduler }: DrainedWork,

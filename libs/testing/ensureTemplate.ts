@@ -4,13 +4,13 @@ import { deploy } from '../deployment/index.js'
 import { createMarkedDatabase, databaseExists, dropDatabase } from './db.js'
 import { urlTo } from './serverUrl.js'
 
-/** Templates that this process has already deployed to. */
+/** Templates that this process has deployed to. */
 const current = new Set<string>()
 
 /**
- * Returns the database that tests are cloned from, at the release of this package. A clone takes a tenth of a second, a
- * deployment several. The caller must hold the lock of `lockTemplates`. Upgrades the template of an earlier run, or
- * creates it again if the upgrade is refused, as after a downgrade.
+ * Returns the template database for tests, with the schema of this release. A clone takes a tenth of a second, a
+ * deployment several seconds. The caller must hold the lock of `lockTemplates`. Upgrades the template of an earlier
+ * run, or recreates it if the upgrade is refused, as after a downgrade.
  */
 export async function ensureTemplate(superuser: Queryable, serverUrl: string, schema: string): Promise<string> {
   const name = templateName(schema)
@@ -30,7 +30,9 @@ export async function ensureTemplate(superuser: Queryable, serverUrl: string, sc
   return name
 }
 
-/** Returns a name per installation of this package, so that two releases on one server do not share a template. */
+/**
+ * Returns a name that is unique per installation of this package, so that two releases on one server share no template.
+ */
 export function templateName(schema: string): string {
   const digest = createHash('sha256')
     .update(`${import.meta.url} ${schema}`)

@@ -3,10 +3,10 @@
  *
  * A test has a Symphony with its own database (`withTestSymphony`: a clone of a deployed template, dropped at the end)
  * and a rail with scripted answers that records payments (`memoryRail`). `drain` runs the worker until nothing is due;
- * `advance` moves time. Nothing is mocked: the functions of the database are the real ones.
+ * `advance` moves time. Nothing is mocked: the SQL functions are the real ones.
  *
- * Time is moved by changing rows, because all databases of a server share its clock. This writes our tables without
- * their functions, so it works only in databases with the mark of this module, which the same statement checks.
+ * All databases of a server share its clock, so time is moved by changing rows. The statement writes Symphony's tables
+ * without their functions. It therefore changes only databases with the mark of this module.
  */
 export { memoryRail } from './memoryRail.js'
 export type { MemoryPayment, MemoryRail, MemoryRailOptions, ScriptedAnswer } from './memoryRail.js'

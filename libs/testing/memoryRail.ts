@@ -12,10 +12,10 @@ import {
 /**
  * Result of the next call.
  *
- * - an answer: the rail returns it. A success is paid.
+ * - an answer: the rail returns it, and pays on success.
  * - `lost`: the rail pays, and its answer is lost.
  * - `unreachable`: nothing is sent (`NotSentError`).
- * - `silent`: the rail pays nothing and does not answer until its timeout.
+ * - `silent`: the rail neither pays nor answers before its timeout.
  */
 export type ScriptedAnswer = RailAnswer | 'lost' | 'unreachable' | 'silent'
 
@@ -25,7 +25,7 @@ export type MemoryRailOptions<Type extends string = string, Payload extends obje
 >
 
 export interface MemoryPayment<Payload extends object = JsonObject> {
-  /** Rail's own reference: `memory-1`, `memory-2` …, unless the script gave one. */
+  /** Rail reference: `memory-1`, `memory-2` …, unless the script sets one. */
   readonly reference: string
   readonly payload: Payload
 }
@@ -34,7 +34,7 @@ export type MemoryRail<Type extends string = string, Payload extends object = Js
   MemoryRecords<Payload>
 
 interface MemoryRecords<Payload extends object> {
-  /** Payments by Symphony's reference. A payment that was sent several times is listed once. */
+  /** Payments by Symphony's reference. A payment that was sent several times occurs once. */
   readonly paid: ReadonlyMap<string, MemoryPayment<Payload>>
   /** Calls of `dispatch`, in order. */
   readonly calls: readonly RailRequest<Payload>[]

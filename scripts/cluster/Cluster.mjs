@@ -14,8 +14,8 @@ const NODES = ['node1', 'node2', 'node3']
 const DATABASE = 'payments'
 
 /**
- * Three PostgreSQL nodes under Patroni with etcd, HAProxy as the address of the primary, and PgBouncer in front of it. Uses the
- * files of deploy/cluster/ on loopback.
+ * Three PostgreSQL nodes under Patroni with etcd, HAProxy as the address of the primary, and PgBouncer before it. Uses
+ * the files of deploy/cluster/ on loopback.
  */
 export class Cluster {
   #folder
@@ -38,7 +38,9 @@ export class Cluster {
     return this.#processes
   }
 
-  /** Resolves when one node is the primary and the others stream from it; with `synchronous`, one as synchronous standby. */
+  /**
+   * Resolves when one node is the primary and the others stream from it; with `synchronous`, one of them synchronously.
+   */
   async start() {
     this.#ports = await freePorts([
       'etcd',
@@ -58,13 +60,13 @@ export class Cluster {
       const env = { PATH: process.env.PATH, PGPASSWORD: superuser }
       return run(join(this.#programs.postgres, 'createdb'), words, { env }).then(
         () => true,
-        // An earlier attempt created the database, but its answer was lost.
+        // An earlier attempt created the database, and its answer was lost.
         (error) => String(error.stderr).includes('already exists'),
       )
     })
   }
 
-  /** Starts PgBouncer after the deployment, because its user list contains the passwords of the logins. */
+  /** Starts PgBouncer. Call it after the deployment, because its user list contains the passwords of the logins. */
   async startPgbouncer(passwords) {
     const list = Object.entries(passwords).map(([login, password]) => `"${login}" "${password}"\n`)
     const userlist = this.#write('userlist.txt', list.join(''))
@@ -81,12 +83,12 @@ export class Cluster {
     await waitUntil('PgBouncer answers', () => answers(this.#ports.pgbouncer))
   }
 
-  /** Direct URL of the superuser, for deploy. */
+  /** URL of the superuser through HAProxy, for deploy. */
   get superuserUrl() {
     return this.#url('postgres', this.#passwords.superuser, this.#ports.primary, DATABASE)
   }
 
-  /** Returns a URL through HAProxy to the current primary, without PgBouncer: for LISTEN, which needs its own session. */
+  /** Returns a URL through HAProxy to the current primary, without PgBouncer. LISTEN needs such a session. */
   directUrl(login, password) {
     return this.#url(login, password, this.#ports.primary, DATABASE)
   }
@@ -125,14 +127,14 @@ export class Cluster {
     return standbys.length === NODES.length - 1 && standbys.every(({ lag }) => lag === 0)
   }
 
-  /** Stops the primary's WAL senders, as a network failure between the nodes would. The primary continues to accept commits. */
+  /** Stops the primary's WAL senders, like a network failure between the nodes. The primary still accepts commits. */
   cutReplication(node) {
     const senders = this.#postgresOf(node).filter(({ title }) => title.includes('walsender'))
     for (const { pid } of senders) send(pid, 'SIGSTOP')
     return senders.length
   }
 
-  /** Kills a node's Patroni and all its PostgreSQL processes with SIGKILL, as the loss of the machine would. */
+  /** Kills a node's Patroni and all its PostgreSQL processes with SIGKILL, like the loss of the machine. */
   async kill(node) {
     const postgres = this.#postgresOf(node)
     await this.#processes.kill(node)
@@ -140,7 +142,7 @@ export class Cluster {
     return postgres.length
   }
 
-  /** Kills every process of the cluster, in any state. */
+  /** Kills every process of the cluster. */
   async stop() {
     const servers = NODES.flatMap((node) => this.#postgresOf(node))
     await this.#processes.killAll()
@@ -202,7 +204,7 @@ export class Cluster {
         POSTGRES_PORT: this.#ports[`${node}Postgres`],
         ETCD_HOSTS: `${ADDRESS}:${this.#ports.etcd}`,
         SYNCHRONOUS_MODE: this.#synchronous,
-        // The asynchronous drill prefers availability, so Patroni may promote a standby that lacks commits.
+        // The asynchronous drill lets Patroni promote a standby that lacks commits.
         MAXIMUM_LAG: this.#synchronous ? 1_048_576 : 1_073_741_824,
         DATA_DIR: this.#dataDir(node),
         BIN_DIR: this.#programs.postgres,
@@ -245,7 +247,7 @@ export class Cluster {
     return folder
   }
 
-  /** Writes a file of deploy/cluster/ with its placeholders filled in. An unknown placeholder is an error. */
+  /** Fills in the placeholders of a file of deploy/cluster/ and writes it. Throws on an unknown placeholder. */
   #render(template, words, name = template) {
     const text = readFileSync(join(templates, template), 'utf8').replaceAll(/\$\{([A-Z0-9_]+)\}/g, (_, word) => {
       if (words[word] === undefined) throw new Error(`${template}: no value for the placeholder ${word}`)
@@ -271,7 +273,7 @@ function secret() {
   return randomBytes(18).toString('base64url')
 }
 
-/** Returns one free port per name. All stay open until the last is known, so that no two are the same. */
+/** Returns one free port per name. Keeps all open until the last is known, so that they differ. */
 async function freePorts(names) {
   const servers = await Promise.all(
     names.map(

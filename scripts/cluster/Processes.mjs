@@ -33,14 +33,14 @@ export class Processes {
     const child = spawn(command, words, {
       cwd: '/',
       env,
-      // A separate process group: Ctrl-C reaches only the script, which then stops everything in order.
+      // Starts a separate process group, so that Ctrl-C reaches only the script, which then stops everything in order.
       detached: true,
       stdio: [stdin, log, log],
       ...(asCurrentUser ? {} : this.#account),
     })
     closeSync(log)
     const process = { name, child, exited: once(child, 'exit') }
-    // The `waitUntil` that expects the program to answer reports a failed start.
+    // A later `waitUntil` for the program's answer reports a failed start.
     process.exited.catch(() => {})
     this.#running.set(name, process)
     return process
@@ -64,7 +64,7 @@ export class Processes {
     return child === undefined || child.exitCode !== null || child.signalCode !== null
   }
 
-  /** Kills the whole process group at once, before any member can clean up. */
+  /** Kills the whole process group at once, so that no member can clean up. */
   async kill(name) {
     const process = this.#running.get(name)
     if (process === undefined || this.hasEnded(name)) return
@@ -77,7 +77,7 @@ export class Processes {
   }
 }
 
-/** Sends a signal. A process that has already ended is no error. */
+/** Sends a signal. Ignores a process that has already ended. */
 export function send(pid, signal) {
   try {
     process.kill(pid, signal)
@@ -103,10 +103,13 @@ function readQuietly(path) {
   }
 }
 
-/** Error that ends `waitUntil` at once, because waiting longer cannot help. */
+/** Error that ends `waitUntil` at once. */
 export class FinalError extends Error {}
 
-/** Calls `read` until it returns neither undefined nor false, and returns that value. Retries after errors, except `FinalError`. */
+/**
+ * Calls `read` until it returns neither undefined nor false, and returns that value. Retries after errors, except
+ * `FinalError`.
+ */
 export async function waitUntil(what, read, { timeoutMs = 120_000, everyMs = 200 } = {}) {
   const deadline = performance.now() + timeoutMs
   let last

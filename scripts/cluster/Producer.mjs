@@ -4,7 +4,7 @@ import { paymentOf } from './payments.mjs'
 
 const BATCH = 250
 
-/** Application that enqueues payments. It repeats each batch under the same keys until the database acknowledges the batch. */
+/** Application that enqueues payments. Repeats each batch under the same keys until the database acknowledges it. */
 export class Producer {
   #ingest
   #payments
@@ -17,7 +17,7 @@ export class Producer {
     this.#payments = payments
   }
 
-  /** Enqueues all payments. `mayGoOn` limits the queue: it resolves when more items may be enqueued. */
+  /** Enqueues all payments. Awaits `mayGoOn` before each batch, which limits the queue. */
   async run(mayGoOn = async () => {}) {
     while (this.acknowledged < this.#payments) {
       await mayGoOn()
@@ -33,7 +33,7 @@ export class Producer {
       try {
         return await enqueueMany(batch, { tx: this.#ingest })
       } catch (error) {
-        // A repeat is safe even if the batch was committed: the idempotency keys are the same.
+        // A repeat is safe even if the batch was committed, because the idempotency keys are the same.
         if (error.disposition !== 'retry' && error.disposition !== 'unknown') throw error
         this.retries += 1
         await sleep(250)

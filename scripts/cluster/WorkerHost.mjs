@@ -7,7 +7,7 @@ import { SYMPHONY } from './symphony.mjs'
 const rails = fileURLToPath(new URL('rails.mjs', import.meta.url))
 const STOP_MS = 60_000
 
-/** A worker host: one `symphony worker` process with its own configuration file, port and epoch file. */
+/** Worker host: one `symphony worker` process with its own configuration file, port and epoch file. */
 export class WorkerHost {
   #processes
   #process
@@ -22,7 +22,7 @@ export class WorkerHost {
       workerId: name,
       rails,
       pooler: 'transaction',
-      // Shorter than in production, so that items leased at the failover are taken over within seconds.
+      // Shorter than in production, so that the other host takes over leased items within seconds after the failover.
       leaseSeconds: 10,
       railTimeoutMs: 2_000,
       concurrency: 40,

@@ -4,8 +4,8 @@ const POOLED = ['--pooler', 'transaction']
 const POOLER_ERROR = 'TRANSACTION_POOLER'
 
 /**
- * Commands to try through each pooling mode, as documented in docs/operate/pgbouncer.md. `refused` is the expected error code.
- * `PRIMARY` is replaced by the direct URL, `SESSION` by the URL through a session pooler.
+ * Commands to run through each pooling mode, as documented in docs/operate/pgbouncer.md. `refused` is the expected
+ * error code. `PRIMARY` stands for the direct URL, `SESSION` for the URL through a session pooler.
  */
 const CASES = [
   { command: 'worker', login: 'relayer', through: 'transaction', flags: [...POOLED, '--no-listen'] },
@@ -41,10 +41,10 @@ const WORDS = {
   worker: ['--no-http'],
 }
 
-/** First output of each long-running command, after which it is stopped. */
+/** First output of each long-running command. The command is stopped after it. */
 const AT_WORK = { api: 'The API listens', scheduler: 'The scheduler', worker: 'Worker' }
 
-/** Tries every case. Returns the error code of each, and whether it is the documented one. */
+/** Runs every case. Returns the error code of each, and whether it is the documented one. */
 export async function tryPoolingModes({ urlOf, rails, onResult }) {
   const results = []
   for (const { command, login, through, flags, refused } of CASES) {

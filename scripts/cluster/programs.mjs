@@ -18,8 +18,8 @@ const POSTGRES_FOLDER = '/usr/lib/postgresql'
 export class ProgramsMissingError extends Error {}
 
 /**
- * Returns the path of each program, and as `postgres` the folder of the newest PostgreSQL's programs. Throws one error that names
- * all missing packages and the command that installs them.
+ * Returns the path of each program, and as `postgres` the program folder of the newest PostgreSQL. Throws one error
+ * with all missing packages and the command that installs them.
  */
 export function findPrograms({
   searchPath = process.env.PATH ?? '',

@@ -1,5 +1,5 @@
-// Rails of the two worker hosts: one answers inquiries, one is idempotent. Both record payments in a rail book that the drill
-// keeps outside the databases.
+// Rails of the two worker hosts: one answers inquiries, one is idempotent. Both record payments in a rail book outside
+// the databases.
 import { simulatedRail } from '../../dist/libs/rails/index.js'
 
 const shared = {

@@ -10,17 +10,20 @@ import { symphony, symphonyJson } from './symphony.mjs'
 import { tryPoolingModes } from './poolingModes.mjs'
 import { WorkerHost } from './WorkerHost.mjs'
 
-/** Queue limit: low enough that the producer still enqueues at the failover, high enough that both hosts have work. */
+/**
+ * Maximum length of the queue: low enough that the producer still enqueues at the failover, high enough that both hosts
+ * have work.
+ */
 const BACKLOG_MAX = 2_000
 const BACKLOG_SHARE = 10
 const DRAIN_MS = 600_000
 const LOGINS = ['relayer=executor+readonly', 'shop=ingest', 'web=api', 'watcher=readonly+auditor+control']
-/** Time to wait for running calls to end. The rail book must not grow during the same time after that. */
+/** Time to wait for running calls to end. After that, the rail book must not grow for the same time. */
 const QUIET_MS = 5_000
 
 /**
- * Enqueues and dispatches payments, kills the primary during dispatch, and verifies the surviving ledger against the rail book.
- * Returns the measurements and the defects found.
+ * Enqueues and dispatches payments, kills the primary during dispatch, and verifies the surviving ledger against the
+ * rail book. Returns measurements and defects.
  */
 export async function runClusterDrill({ cluster, folder, payments, synchronous, print }) {
   const passwords = await deployTo(cluster)
@@ -59,7 +62,7 @@ export async function runClusterDrill({ cluster, folder, payments, synchronous, 
   }
 }
 
-/** Deploys the schema and creates its logins without PgBouncer. Returns the passwords. */
+/** Deploys the schema and creates the logins, without PgBouncer. Returns the passwords. */
 async function deployTo(cluster) {
   const words = LOGINS.flatMap((login) => ['--create-login', login])
   const { logins } = await symphonyJson(['deploy', ...words], cluster.superuserUrl)
@@ -91,7 +94,7 @@ async function checkPoolingModes({ cluster, passwords, print }) {
   }
 }
 
-/** Starts two hosts: one listens through a direct connection to the primary, the other only polls. */
+/** Starts two hosts: one listens over a direct connection to the primary, the other only polls. */
 async function startHosts({ cluster, folder, passwords, bookUrl }) {
   const url = cluster.pooledUrl('relayer', passwords.relayer)
   const hosts = [new WorkerHost(cluster.processes), new WorkerHost(cluster.processes)]
@@ -107,7 +110,7 @@ async function loseSynchronousPrimary(drill) {
   const producing = producer.run(() =>
     waitUntil('the queue is below its limit', () => hasRoom(drill), { timeoutMs: DRAIN_MS }),
   )
-  // Prevents an unhandled rejection while the waits below run. `await producing` reports the error.
+  // Prevents an unhandled rejection during the waits below. `await producing` throws the error.
   producing.catch(() => {})
   await waitUntil('half of the payments are terminal', async () => (await endedCount(watcher)) >= payments / 2, {
     timeoutMs: DRAIN_MS,
@@ -127,7 +130,7 @@ async function loseSynchronousPrimary(drill) {
   }
 }
 
-/** Kills a primary whose last outcomes reached no standby. Dispatch must freeze until the operator lifts the freeze. */
+/** Kills a primary whose last outcomes reached no standby. Dispatch must freeze until an operator lifts the freeze. */
 async function loseAsynchronousPrimary(drill) {
   const { cluster, payments, producer, watcher, bookFile, passwords, print } = drill
   await producer.run()
@@ -202,7 +205,7 @@ async function killPrimary({ cluster, watcher, print }, { resumes = true } = {})
 }
 
 async function effectsWhileFrozen(bookFile) {
-  // Calls that ran when the primary died may still be answered. A call takes at most two seconds.
+  // Calls that ran when the primary died may still pay. A call takes at most two seconds.
   await sleep(QUIET_MS)
   const before = (await readBook(bookFile)).size
   await sleep(QUIET_MS)
@@ -233,7 +236,7 @@ async function auditBooks({ cluster, payments, bookFile, passwords, print }) {
   const { exitCode, stdout, stderr } = await symphony(words, cluster.pooledUrl('watcher', passwords.watcher))
   const report = JSON.parse(stdout)
   const { accepted, dispatched, failed, held } = report.counts
-  // The test of the pooling modes enqueued one more payment.
+  // `checkPoolingModes` enqueued one more payment.
   const lost = payments + 1 - Number(accepted)
   const broken = report.invariants.filter(({ ok }) => !ok)
   print(`ledger verify: ${exitCode === 0 ? 'all invariants hold' : stderr.trim()}`)
@@ -264,7 +267,9 @@ async function endedCount(watcher) {
   return Number(dispatchedTotal + failedTotal)
 }
 
-/** Returns true also while the database does not answer, because a real producer does not know the length of the queue. */
+/**
+ * Returns true while the database does not answer too, because a real producer does not know the length of the queue.
+ */
 async function hasRoom({ watcher, payments }) {
   const status = await readOutboxStatus(watcher).catch(() => undefined)
   return status === undefined || status.pendingCount < Math.min(BACKLOG_MAX, payments / BACKLOG_SHARE)

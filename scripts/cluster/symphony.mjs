@@ -10,14 +10,14 @@ const TERMINATED = 143
 
 const underWay = new Set()
 
-/** Kills all running commands, for an interrupted or failed drill. */
+/** Kills all running commands of an interrupted or failed drill. */
 export function killCommands() {
   for (const child of underWay) child.kill('SIGKILL')
 }
 
 /**
- * Runs a command to its end. Passes the URL in `DATABASE_URL`, because arguments show its password in the process list. When
- * stdout contains `stopWhen`, it sends SIGTERM and reports the resulting exit code 143 as 0.
+ * Runs a command to its end. Passes the URL in `DATABASE_URL`, because the process list would show a password in an
+ * argument. Sends SIGTERM when stdout contains `stopWhen`, and reports the resulting exit code 143 as 0.
  */
 export async function symphony(words, url, { stopWhen } = {}) {
   throwIfInterrupted()

@@ -3,8 +3,8 @@ import { isTypeScript, lineAt, type SourceFile } from './repository.js'
 import { tokensOf } from './typescriptTokens.js'
 
 /**
- * The dashboard shows stored values as text and never turns a string into markup or code. Its pages contain nothing inline,
- * because the content security policy blocks inline scripts and styles.
+ * The dashboard shows stored values as text and never turns a string into markup or code. Its pages contain no inline
+ * scripts and styles, which the content security policy blocks.
  */
 export const dashboardShowsText: Guardrail = {
   name: 'the dashboard turns no text into markup or code',
@@ -14,7 +14,7 @@ export const dashboardShowsText: Guardrail = {
   },
 }
 
-/** Names that turn text into markup or code. The dashboard has no other use for them, so they are refused anywhere. */
+/** Names that turn text into markup or code. The dashboard needs none of them, so every use is refused. */
 const MAKERS = new Set([
   'dangerouslySetInnerHTML',
   'innerHTML',

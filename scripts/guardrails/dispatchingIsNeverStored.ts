@@ -3,7 +3,7 @@ import { isTestFile } from './repository.js'
 import { sqlOf } from './sqlFragments.js'
 import { tableWrites } from './tableWrites.js'
 
-/** The lease marks an item as in flight. A stored DISPATCHING row could contradict the lease after a crash. */
+/** A lease marks an item as in flight. A stored DISPATCHING row could contradict the lease after a crash. */
 export const dispatchingIsNeverStored: Guardrail = {
   name: 'nothing writes the state DISPATCHING',
   check: (repository) =>

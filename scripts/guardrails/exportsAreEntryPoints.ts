@@ -1,6 +1,8 @@
 import type { Guardrail } from './guardrail.js'
 
-/** The subpaths of the package are its entry points. The linter does not read package.json. */
+/**
+ * The package exports only files of libs/entry. The linter cannot check this, because it does not read package.json.
+ */
 export const exportsAreEntryPoints: Guardrail = {
   name: 'package.json exports only entry points',
   check: (repository) => {

@@ -4,8 +4,8 @@ import { bodyOf, functionName, optionOf, sqlOf } from './sqlFragments.js'
 import { child, list, nodesNamed, text, type SqlNode } from './sqlParser.js'
 
 /**
- * Every function states its options instead of relying on defaults. The search path matters most: with the caller's path, a
- * SECURITY DEFINER function would run the caller's objects with the owner's rights.
+ * Every function states its options instead of relying on defaults. The search path matters most: with the caller's
+ * path, a SECURITY DEFINER function would run the caller's objects with the owner's rights.
  */
 export const functionsDeclareOptions: Guardrail = {
   name: 'each function states language, volatility and search path, and is documented',
@@ -33,7 +33,8 @@ function* defects(definition: SqlNode, commented: ReadonlySet<string>): Generato
   if (optionOf(definition, 'language') === undefined) yield 'state its LANGUAGE'
   if (optionOf(definition, 'volatility') === undefined) yield 'state its volatility'
   const isDefiner = child(optionOf(definition, 'security') ?? {}, 'arg', 'Boolean')['boolval'] === true
-  // PostgreSQL resolves the names of a SQL-standard body at creation, those of any other body by the search path of each call.
+  // PostgreSQL resolves the names in a SQL-standard body at creation, and those in any other body by the search path of
+  // each call.
   const isLateBound = bodyOf(definition) !== undefined
   if ((isDefiner || isLateBound) && !fixesSearchPath(definition)) yield 'say SET search_path FROM CURRENT'
   if (!commented.has(functionName(definition) ?? '')) yield 'has no COMMENT ON FUNCTION'

@@ -3,7 +3,10 @@ import { isTestFile } from './repository.js'
 import { sqlOf } from './sqlFragments.js'
 import { nodesNamed } from './sqlParser.js'
 
-/** One file holds all grants, so that a DBA can review them together. Only the installer also grants, for the logins it creates. */
+/**
+ * One file contains all grants, so that a DBA can review them together. Only the installer also grants, for the logins
+ * that it creates.
+ */
 export const grantsOnOnePage: Guardrail = {
   name: 'GRANT and REVOKE are only in schema/v1/011_privileges.sql',
   check: (repository) =>

@@ -1,7 +1,7 @@
 import type { Finding, Guardrail } from './guardrail.js'
 import type { SourceFile } from './repository.js'
 
-/** Refuses folders of one machine and package registries of one network: they work nowhere else. */
+/** Refuses folders of one machine and package registries of one network, which do not exist elsewhere. */
 export const noMachinePaths: Guardrail = {
   name: 'no paths of one machine and no private npm registry in any file',
   check: (repository) => repository.flatMap((file) => [...findingsIn(file)]),
@@ -16,7 +16,7 @@ function* findingsIn(file: SourceFile): Generator<Finding> {
       if (REGISTRY_HOST.test(host) && host !== PUBLIC_REGISTRY)
         yield { ...place, message: `names the registry ${host}` }
     }
-    // npm installs from the address in the lock file, so it must be the public registry.
+    // npm installs from the URLs in the lock file, so they must be those of the public registry.
     if (
       file.path.endsWith('package-lock.json') &&
       /"resolved": "https?:/.test(text) &&

@@ -3,7 +3,7 @@ import { isTestFile } from './repository.js'
 import { sqlOf } from './sqlFragments.js'
 import { tableWrites } from './tableWrites.js'
 
-/** The functions delete an item together with recording its terminal outcome. Any other DELETE would lose a payment. */
+/** The SQL functions delete an item when they record its terminal outcome. Any other DELETE would lose a payment. */
 export const pendingDeletedByFunctionsOnly: Guardrail = {
   name: 'payment_outbox_pending is deleted from only inside functions',
   check: (repository) =>

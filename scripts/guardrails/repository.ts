@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** File that the rules check. Tests add objects with violations to the files on disk. */
+/** File that the rules check. Tests add files with violations to those on disk. */
 export interface SourceFile {
   /** Path from the root of the checkout, with forward slashes. */
   readonly path: string
@@ -55,12 +55,12 @@ export function isSql(file: SourceFile): boolean {
   return file.path.endsWith('.sql') && file.path !== 'schema/snapshot.sql'
 }
 
-/** Returns whether the file belongs to tests or benchmarks, which may write tables without the functions. */
+/** Returns whether the file belongs to tests or benchmarks, which may write tables directly. */
 export function isTestFile(path: string): boolean {
   return /^(?:tests|bench)\//.test(path)
 }
 
-/** Returns whether the file is an example of a user's code, which contains the user's own SQL. */
+/** Returns whether the file is an example, which contains a user's own SQL. */
 export function isExample(path: string): boolean {
   return path.startsWith('examples/')
 }

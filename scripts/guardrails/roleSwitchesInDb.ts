@@ -4,7 +4,7 @@ import { sqlOf } from './sqlFragments.js'
 import { child, list, nodesNamed, text, type SqlNode } from './sqlParser.js'
 import { tokensOf } from './typescriptTokens.js'
 
-/** Only one module switches roles, so that the role of a statement is always known. */
+/** Only one module switches roles, so that the role of every statement is known. */
 export const roleSwitchesInDb: Guardrail = {
   name: 'roles are switched only by libs/db and by the installer in libs/deployment/db.ts',
   check: (repository) =>
@@ -23,7 +23,7 @@ export const roleSwitchesInDb: Guardrail = {
 
 const ROLE_SWITCHERS = /^libs\/(?:db\/|deployment\/db\.ts$)/
 
-/** Role switch as a startup parameter of a connection. */
+/** Role set by a startup parameter of a connection. */
 const ROLE_OPTION = /-c\s*(?:role|session_authorization)\s*=/
 
 function switchesRole(node: SqlNode): boolean {

@@ -18,21 +18,21 @@ import { HOLE, tokensOf, type Token } from './typescriptTokens.js'
 export interface SqlFragment {
   readonly node: SqlNode
   readonly line: number
-  /** Function that contains the statement; `DO` for an anonymous block; undefined at the top level of a file. */
+  /** Function that contains the statement; `DO` for an anonymous block; undefined outside functions. */
   readonly inFunction: string | undefined
 }
 
 export interface PlpgsqlBody {
   readonly functionName: string
   readonly tree: SqlNode
-  /** Line of the file at which line 1 of the tree begins. */
+  /** Line of the file that is line 1 of the tree. */
   readonly firstLine: number
 }
 
 export interface SqlContent {
   readonly fragments: readonly SqlFragment[]
   readonly bodies: readonly PlpgsqlBody[]
-  /** Lines of TypeScript strings that contain SQL or the beginning of a statement, parsed or not. */
+  /** Lines of TypeScript strings with SQL or the start of a statement, even if it cannot be parsed. */
   readonly literalLines: readonly number[]
 }
 
@@ -63,7 +63,7 @@ class SqlReader implements SqlContent {
     try {
       statements = parseSql(sql)
     } catch (error) {
-      // Skipping unreadable SQL would let violations pass.
+      // Unparsed SQL could contain violations.
       throw new Error(`${this.#file.path}:${firstLine}: PostgreSQL's parser refuses this SQL`, { cause: error })
     }
     for (const statement of statements) this.#addStatement(statement, firstLine, inFunction)
@@ -102,7 +102,7 @@ class SqlReader implements SqlContent {
     }
   }
 
-  /** Adds text that a function may EXECUTE, with holes for its `format` placeholders. */
+  /** Adds text that a function may EXECUTE. Replaces `format` placeholders by holes. */
   #addDynamic(constant: string, line: number, inFunction: string): void {
     const source = constant.replaceAll(/%(?:\d+\$)?[Is]/g, HOLE).replaceAll(/%(?:\d+\$)?L/g, `'${HOLE}'`)
     for (const statement of guessSql(source)?.statements ?? []) {
@@ -152,7 +152,9 @@ export function languageOf(definition: SqlNode): string {
   return text(child(optionOf(definition, 'language') ?? {}, 'arg', 'String'), 'sval') ?? 'plpgsql'
 }
 
-/** Returns the text between the dollars; undefined for a SQL-standard body, which is part of the statement's tree. */
+/**
+ * Returns the text between the dollar quotes; undefined for a SQL-standard body, which is part of the statement's tree.
+ */
 export function bodyOf(definition: SqlNode): string | undefined {
   const as = child(optionOf(definition, 'as') ?? {}, 'arg')
   return text(child(as, 'String'), 'sval') ?? text(child(list(child(as, 'List'), 'items')[0] ?? {}, 'String'), 'sval')
@@ -163,7 +165,7 @@ interface Literal {
   readonly line: number
 }
 
-/** Returns strings and templates; those joined by `+` are concatenated. */
+/** Returns strings and templates. Concatenates those joined by `+`. */
 function joinedLiterals(tokens: readonly Token[]): Literal[] {
   const literals: Literal[] = []
   for (let position = 0; position < tokens.length; position += 1) {
@@ -180,7 +182,7 @@ function joinedLiterals(tokens: readonly Token[]): Literal[] {
   return literals
 }
 
-/** Recognizes `remedy: …`, whose text is advice for a person and not SQL that the program runs. */
+/** Recognizes `remedy: …`, whose text is advice for people and not SQL of the program. */
 function isAdvice(tokens: readonly Token[], position: number): boolean {
   return tokens[position - 1]?.text === ':' && tokens[position - 2]?.text === 'remedy'
 }

@@ -3,13 +3,13 @@ import { HOLE } from './typescriptTokens.js'
 
 /** Result of `guessSql` for a text that is SQL. */
 export interface SqlGuess {
-  /** Parsed statements; empty for the beginning of a concatenated statement: `'DELETE FROM ' + table`. */
+  /** Parsed statements; empty for an incomplete start of a statement, such as `'DELETE FROM ' + table`. */
   readonly statements: readonly SqlStatement[]
 }
 
 /**
- * Decides with PostgreSQL's parser whether a text is SQL. The parser also accepts some English (`show status`, `select one`), so an
- * ambiguous statement counts only if it begins with a keyword in capitals, as our SQL does.
+ * Decides by PostgreSQL's parser whether a text is SQL. The parser also accepts some English (`show status`, `select
+ * one`), so an ambiguous statement counts only if its first keyword is in capitals, as in our SQL.
  */
 export function guessSql(source: string): SqlGuess | undefined {
   const sql = source.replace(/^(?:\s|--[^\n]*\n)+/, '')
@@ -24,7 +24,10 @@ export function guessSql(source: string): SqlGuess | undefined {
 /** Name that replaces a hole where SQL needs an identifier. */
 export const COMPUTED = 'computed_name'
 
-/** Parses the text with each hole replaced by a name, else by nothing, else by a parameter. Returns the first result that parses. */
+/**
+ * Parses the text with each hole replaced by a name, else by nothing, else by a parameter. Returns the first result
+ * that parses.
+ */
 function parseWithHoles(sql: string): readonly SqlStatement[] | undefined {
   const spellings = sql.includes(HOLE) ? [COMPUTED, '', '$1'] : ['']
   for (const spelling of spellings) {
@@ -32,7 +35,7 @@ function parseWithHoles(sql: string): readonly SqlStatement[] | undefined {
       const statements = parseSql(sql.replaceAll(HOLE, spelling))
       if (statements.length > 0) return statements
     } catch {
-      // Not SQL in this spelling.
+      // Tries the next spelling.
     }
   }
   return undefined
@@ -47,7 +50,7 @@ function isMeant(node: SqlNode, inCapitals: boolean): boolean {
   return true
 }
 
-/** Commands that can also be English: `show ID`, `commit`, `lock payments`, `move on`. */
+/** Commands that may also be English: `show ID`, `commit`, `lock payments`, `move on`. */
 const AMBIGUOUS = new Set([
   'CheckPointStmt',
   'ClosePortalStmt',

@@ -3,8 +3,8 @@ import { isExample, isTestFile, isTypeScript } from './repository.js'
 import { sqlOf } from './sqlFragments.js'
 
 /**
- * SQL belongs in `schema/`, where it is reviewed as SQL. TypeScript only calls it, in the `db.ts` of a module. SELECTs for lists,
- * pages and checks are in `reads.ts` or in a folder `reads/`.
+ * SQL belongs in `schema/`, where people review it as SQL. TypeScript only calls it, in the `db.ts` of a module.
+ * SELECTs for lists, pages and checks are in `reads.ts` or in a folder `reads/`.
  */
 export const sqlInAllowedFiles: Guardrail = {
   name: 'SQL text stays in schema/, libs/db, libs/*/db.ts and libs/*/reads.ts',
@@ -23,5 +23,5 @@ export const sqlInAllowedFiles: Guardrail = {
       ),
 }
 
-/** Allowed files. `sqlParser.ts` is one because it completes expressions to statements. */
+/** Allowed files. `sqlParser.ts` is among them because it completes expressions to statements. */
 const SQL_FILES = /^libs\/(?:db\/|[^/]+\/(?:db|reads|reads\/\w+)\.ts$)|^scripts\/guardrails\/sqlParser\.ts$/

@@ -24,20 +24,20 @@ export function parseSql(sql: string): readonly SqlStatement[] {
 }
 
 /**
- * Turns a query of a plpgsql tree into a statement that parses on its own. Parse modes of plpgsql: 0 statement, 2 expression,
- * 3 and above assignment (`target := expression`).
+ * Turns a query of a plpgsql tree into a statement that parses alone. Parse modes of plpgsql: 0 statement, 2
+ * expression, 3 and above assignment (`target := expression`).
  */
 export function statementOf(query: string, parseMode: number): string {
   if (parseMode === 0) return query
   return `SELECT ${parseMode === 2 ? query : query.replace(/^[^]*?:?=/, '')}`
 }
 
-/** Parses a plpgsql CREATE FUNCTION or DO statement. Its line numbers count from the first line of the body. */
+/** Parses a plpgsql CREATE FUNCTION or DO statement. Line numbers count from the first line of the body. */
 export function parsePlpgsql(statement: string): SqlNode {
   return asNode(parsePlPgSQLSync(statement))
 }
 
-/** Returns every node of that name at any depth. */
+/** Returns every node with this name at any depth. */
 export function nodesNamed(tree: unknown, name: string): SqlNode[] {
   if (Array.isArray(tree)) return tree.flatMap((member) => nodesNamed(member, name))
   if (!isNode(tree)) return []

@@ -5,8 +5,8 @@ import { child, list, nodesNamed, parseSql, statementOf, text, type SqlNode } fr
 import { tokensOf, type Token } from './typescriptTokens.js'
 
 /**
- * schema/ raises, libs/db maps and the reference documents the same set of codes. schema/ may also raise a PostgreSQL condition
- * (`serialization_failure`) that libs/db maps.
+ * schema/ raises, libs/db maps and the reference documents the same codes. schema/ may also raise a condition of
+ * PostgreSQL (`serialization_failure`) that libs/db maps.
  */
 export const sqlstatesAgree: Guardrail = {
   name: 'SQLSTATEs that are raised, mapped and documented are the same',
@@ -56,7 +56,7 @@ function defectsOf(raise: Raise, mapped: MappedStates): Finding[] {
   return at(`raises ${raise.state}, which ${MAPPING} does not map`)
 }
 
-/** Finds P70xx errors whose message does not begin with the name of the code. Some clients show only the message. */
+/** Finds P70xx errors whose message does not start with the name of the code. Some clients show only the message. */
 function unnamedIn({ file, line, state = '', message }: Raise, documented: DocumentedStates): Finding[] {
   const name = documented.get(state)?.name
   if (!state.startsWith('P7') || name === undefined || message.startsWith(`${name}: `)) return []
@@ -71,7 +71,7 @@ function* raisedStates(repository: Repository): Generator<Raise> {
   for (const file of repository.filter((one) => isSql(one) && one.path.startsWith('schema/'))) {
     for (const body of sqlOf(file).bodies) {
       for (const raise of nodesNamed(body.tree, 'PLpgSQL_stmt_raise')) {
-        // Skips `RAISE;`, which rethrows a caught error, and levels below ERROR.
+        // Skips levels below ERROR, and `RAISE;`, which rethrows a caught error.
         if (Number(raise['elog_level']) < ERROR_LEVEL || isReRaise(raise)) continue
         const line = body.firstLine + Number(raise['lineno'] ?? 1) - 1
         yield { file: file.path, line, functionName: body.functionName, ...statementIn(raise) }
@@ -104,7 +104,7 @@ function stateOf(raise: SqlNode): string | undefined {
 }
 
 interface MappedStates {
-  /** Our codes, each with its line. */
+  /** Symphony's codes, each with its line. */
   readonly own: ReadonlyMap<string, number>
   /** Codes and condition names of PostgreSQL. */
   readonly postgres: ReadonlySet<string>
@@ -123,11 +123,13 @@ function mappedStates(repository: Repository): MappedStates {
   }
 }
 
-/** Five capitals and digits, with at least one digit. No error class and no condition name matches. */
+/**
+ * Pattern of a SQLSTATE: five capitals and digits with at least one digit. No error class or condition name matches.
+ */
 const CODE = /^(?=.*\d)[0-9A-Z]{5}$/
 const CONDITION = /^[a-z]+(?:_[a-z]+)+$/
 
-/** Returns the tokens after the `=` of `const <name>`, an object or a call, up to its closing bracket. */
+/** Returns the tokens of the object or call that initializes `const <name>`, up to its closing bracket. */
 function initializerOf(tokens: readonly Token[], name: string): Token[] {
   const declared = tokens.findIndex((token, at) => token.text === name && tokens[at - 1]?.text === 'const')
   const start = tokens.findIndex((token, at) => at > declared && token.text === '=' && tokens[at + 1]?.text !== '>')
@@ -144,7 +146,7 @@ function initializerOf(tokens: readonly Token[], name: string): Token[] {
 
 type DocumentedStates = ReadonlyMap<string, { readonly line: number; readonly name: string }>
 
-/** Returns the codes in headings of the reference: `### P7002 LEASE_LOST`, with or without backticks. */
+/** Returns the codes in headings of the reference, such as `### P7002 LEASE_LOST`, with or without backticks. */
 function documentedStates(repository: Repository): DocumentedStates {
   const reference = repository.find(({ path }) => path === REFERENCE)?.text ?? ''
   return new Map(

@@ -8,7 +8,7 @@ export interface TableWrite {
   readonly node: SqlNode
 }
 
-/** Returns the writes of a statement, including those inside WITH and subqueries. */
+/** Returns the writes of a statement, including those in WITH and subqueries. */
 export function tableWrites(statement: SqlNode): TableWrite[] {
   return WRITES.flatMap(([kind, verb]) =>
     nodesNamed(statement, kind)

@@ -3,7 +3,7 @@ import { isTypeScript, type SourceFile } from './repository.js'
 import { importsOf } from './typescriptImports.js'
 import { tokensOf } from './typescriptTokens.js'
 
-/** Code that only tests may use is not built, packed or imported. */
+/** Code for tests is neither built nor packed nor imported by other code. */
 export const testOnlyCodeStaysInTests: Guardrail = {
   name: 'nothing that only tests may use is part of the build',
   check: (repository) => {
@@ -14,7 +14,7 @@ export const testOnlyCodeStaysInTests: Guardrail = {
 }
 
 const TEST_ONLY_NAMES = new Set(['queryNoRole'])
-/** Development packages that are bundled into the dashboard's script, so the package does not depend on them. */
+/** Development packages that are bundled into the dashboard's script, so that the package does not depend on them. */
 const BUNDLED = new Set(['preact', '@preact/signals', 'uplot'])
 const TEST_FOLDERS = /^(?:\.\.\/)+(?:tests|bench)\//
 

@@ -4,7 +4,7 @@ import { tokensOf, type Token } from './typescriptTokens.js'
 export interface ImportedModule {
   readonly specifier: string
   readonly line: number
-  /** True for `import type`, which is no dependency at run time. */
+  /** Whether the import is `import type`, which is no dependency at run time. */
   readonly typeOnly: boolean
 }
 
@@ -43,7 +43,7 @@ function reExported(rest: readonly Token[]): string | undefined {
   return opener?.text === '{' || opener?.text === '*' ? from(rest) : undefined
 }
 
-/** Returns the specifier after `from`. A clause holds words, commas, braces and a star; any other token ends it. */
+/** Returns the specifier after `from`. A clause contains words, commas, braces and a star; any other token ends it. */
 function from(rest: readonly Token[]): string | undefined {
   for (const [position, token] of rest.entries()) {
     const next = rest[position + 1]

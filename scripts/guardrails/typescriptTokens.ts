@@ -1,17 +1,17 @@
 import type { SourceFile } from './repository.js'
 
 /**
- * Token of a small TypeScript tokenizer, which recognizes strings, templates with nested code, comments and regular expressions but
- * not the grammar. TypeScript 7 has no compiler API.
+ * Token of a small TypeScript tokenizer. It recognizes strings, templates with nested code, comments and regular
+ * expressions, but not the grammar. TypeScript 7 has no compiler API.
  */
 export interface Token {
   readonly kind: 'word' | 'punctuator' | 'string' | 'template' | 'regex'
   readonly line: number
-  /** A word or punctuator as written; a string's value; a template's text with `HOLE` for each `${…}`. */
+  /** Text of a word or punctuator; value of a string; text of a template with `HOLE` for each `${…}`. */
   readonly text: string
 }
 
-/** Replaces a computed part of a template. No source file uses this character. */
+/** Stands for a computed part of a template. No source file uses this character. */
 export const HOLE = '\uFFFC'
 
 export function tokensOf(file: SourceFile): readonly Token[] {
@@ -39,7 +39,7 @@ class Tokenizer {
     return this.#tokens
   }
 
-  /** Reads code up to the end, or up to the `}` that closes a template's `${`. */
+  /** Reads code up to the end, or up to the `}` that closes a `${` of a template. */
   #code(closer: '}' | undefined): void {
     let openBraces = 0
     while (this.#offset < this.#text.length) {
@@ -71,7 +71,7 @@ class Tokenizer {
     const line = this.#line
     let text = ''
     this.#offset += 1
-    // Added before its nested code, so that tokens stay in the order of their first character.
+    // Added before its nested code, so that tokens are in the order of their first characters.
     const position = this.#tokens.push({ kind: 'template', line, text }) - 1
     while (this.#offset < this.#text.length) {
       text += unescape(this.#take(/(?:[^`\\$]|\\[^]|\$(?!\{))+/y) ?? '')
@@ -85,7 +85,7 @@ class Tokenizer {
     this.#tokens[position] = { kind: 'template', line, text }
   }
 
-  /** Returns whether a slash opens a regular expression. After a value it is a division. */
+  /** Returns whether a slash starts a regular expression. After a value it is a division. */
   #regexMayStart(): boolean {
     const previous = this.#tokens.at(-1)
     if (previous === undefined || previous.text === '<') return previous === undefined

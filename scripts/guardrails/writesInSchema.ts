@@ -26,5 +26,5 @@ export const writesInSchema: Guardrail = {
   },
 }
 
-/** File that moves times in marked test databases. No function of schema/ may offer this write. */
+/** File that moves times in test databases. No function of schema/ may offer this write. */
 const TIME_OF_TESTS = 'libs/testing/db.ts'

@@ -24,7 +24,7 @@ export function codeBlocks(text) {
       blocks.push({ language: token.lang ?? '', code: token.text, line, ...notes })
       notes = {}
     } else if (token.type !== 'space') {
-      // A comment must directly precede its block.
+      // Any text between a comment and its block is an error.
       if (Object.keys(notes).some((note) => note !== 'setup'))
         throw new Error(`line ${line}: a comment without its block`)
     }
@@ -64,7 +64,7 @@ function outputOf(next) {
   return next?.language === 'text' ? next.code : undefined
 }
 
-/** Refuses code blocks inside a list or a quotation, because `codeBlocks` reads only the top level. */
+/** Refuses code blocks in a list or quotation, because `codeBlocks` reads only the top level. */
 function requireOnTop(tokens, found) {
   let all = 0
   walk(tokens, ({ type }) => {

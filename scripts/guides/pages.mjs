@@ -11,5 +11,5 @@ export const GUIDES = [
   'docs/operate/uninstall.md',
 ]
 
-/** Guides to migrate from other queues. They need the packages of those queues. */
+/** Guides for migrating from other queues. They need the packages of those queues. */
 export const PEER_GUIDES = ['docs/migrate/from-graphile-worker.md', 'docs/migrate/from-pg-boss.md']

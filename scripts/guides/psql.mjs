@@ -1,5 +1,5 @@
-// Replaces psql in the guides, because not every machine has psql: `psql URL -f FILE`, `psql URL -c SQL` and `psql URL -Atc SQL`. Prints
-// one line per row, and of an error the first line that psql would print.
+// Replaces psql in the guides, because not every machine has it: `psql URL -f FILE`, `psql URL -c SQL` and `psql URL
+// -Atc SQL`. Prints one line per row. Prints the first line of an error, like psql.
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 

@@ -1,5 +1,5 @@
-// Runs the files and commands of a guide in a shell, in a folder with the package installed and with a fresh PostgreSQL. The output
-// of a command must match the text below it; `…` matches anything.
+// Runs the files and commands of a guide in a shell, in a folder with the package installed and with a fresh
+// PostgreSQL. The output of a command must match the text below it; `…` matches anything.
 import { spawn } from 'node:child_process'
 import { chmod, mkdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -9,7 +9,7 @@ import { codeBlocks, continuedPage, fileOf } from './codeBlocks.mjs'
 const root = join(dirname(fileURLToPath(import.meta.url)), '..', '..')
 const LONGEST_MS = 120_000
 
-/** Returns the problems as sentences; none if every command printed its documented output. */
+/** Runs a guide. Returns the problems as sentences; none if every command printed its documented output. */
 export async function runGuide({ page, folder, serverUrl, env = {} }) {
   const blocks = await blocksOf(page)
   await installPackage(folder)
@@ -30,7 +30,7 @@ export async function runGuide({ page, folder, serverUrl, env = {} }) {
   return { steps: steps.length, problems: await problemsOf({ folder, steps, ended }) }
 }
 
-/** Returns the blocks of the page, after those of the page that it continues. */
+/** Returns the blocks of the page, preceded by those of the page that it continues. */
 async function blocksOf(page) {
   const text = await readFile(join(root, page), 'utf8')
   const earlier = continuedPage(text)
@@ -50,7 +50,7 @@ async function installPackage(folder) {
   await chmod(join(folder, 'bin', 'psql'), 0o755)
 }
 
-/** Builds one shell script for the whole page, so that a block sees the variables that earlier blocks exported. */
+/** Builds one shell script for the whole page, so that a block sees variables exported by earlier blocks. */
 function script(setup, steps) {
   const lines = ['set -em', 'jobs=()', `trap 'for job in "\${jobs[@]}"; do kill -- -$job; done; wait' EXIT`]
   if (setup !== '') lines.push('{', setup, '} > setup.out 2> setup.err')
@@ -69,7 +69,7 @@ function script(setup, steps) {
   return `${lines.join('\n')}\n`
 }
 
-/** Returns whether the documented output is an error; then the command is expected to fail. */
+/** Returns whether the documented output is an error, so that the command must fail. */
 function isRefused(output) {
   return output?.startsWith('ERROR:') === true
 }
@@ -111,7 +111,7 @@ async function problemsOf({ folder, steps, ended }) {
   return problems
 }
 
-/** Returns whether the text matches the page, where `…` matches anything. */
+/** Returns whether the text matches the documented output, in which `…` matches anything. */
 export function isLike(found, shown) {
   const pattern = shown
     .trim()

@@ -1,7 +1,7 @@
 import type { AlertRule } from '../../libs/observability/index.js'
 import { wrapMarkdown } from '../wrapMarkdown.mjs'
 
-/** Further notes for operators, by the name of the rule. */
+/** Further notes for operators, by rule. */
 const NOTES: Readonly<Record<string, string>> = {
   SymphonyOldestUnfinishedAge: 'A payment scheduled for later counts from its creation once it has been attempted.',
   SymphonyDispatchFrozen: '[Before you lift the freeze](../operate/restore.md#before-you-lift-the-freeze).',

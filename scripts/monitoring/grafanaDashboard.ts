@@ -1,4 +1,4 @@
-/** Panel of the dashboard, from which Grafana's JSON is generated. */
+/** Panel, from which Grafana's JSON is generated. */
 interface Panel {
   readonly title: string
   readonly description: string
@@ -6,7 +6,7 @@ interface Panel {
   readonly queries: readonly (readonly [expression: string, legend: string])[]
   readonly unit?: 's' | 'ms' | 'short' | 'ops' | 'bytes' | 'percentunit'
   readonly kind?: 'stat' | 'timeseries'
-  /** Minimum value that is drawn red. */
+  /** Value from which the panel is red. */
   readonly alarmingFrom?: number
 }
 
@@ -20,7 +20,7 @@ const worst = (metric: string): string => `max(${metric}{job=~"$job"})`
 const total = (metric: string): string => `sum(max by (kind) (${metric}{job=~"$job"}))`
 const rate = (metric: string, by = ''): string =>
   `sum${by === '' ? '' : ` by (${by})`} (rate(${metric}{job=~"$job"}[$__rate_interval]))`
-/** Rate of a counter from the database. Every process reports the same counter, so the rate uses `max`, not `sum`. */
+/** Rate of a counter in the database. Every process reports the same counter, so uses `max` instead of `sum`. */
 const ledgerRate = (metric: string, by = ''): string => {
   const labels = by === '' ? '' : `${by}, `
   const rates = `max by (${labels}kind) (rate(${metric}{job=~"$job"}[$__rate_interval]))`

@@ -1,6 +1,6 @@
 /**
- * Test case of an alert: samples per minute, and the minutes at which it fires. Prometheus (promtool) and our evaluator must both
- * give this result.
+ * Test case of an alert: samples per minute, and the minutes at which the alert fires. Prometheus (promtool) and
+ * `AlertEvaluator` must both give this result.
  */
 export interface AlertScenario {
   readonly title: string
@@ -13,7 +13,7 @@ export interface AlertScenario {
 export interface ScenarioSeries {
   readonly metric: string
   readonly labels?: Readonly<Record<string, string>>
-  /** One sample per minute; null means that the process no longer reports the metric. */
+  /** One sample per minute; null if the process no longer reports the metric. */
   readonly samples: readonly (number | null)[]
 }
 
@@ -21,7 +21,7 @@ function one(metric: string, ...samples: (number | null)[]): ScenarioSeries[] {
   return [{ metric, samples }]
 }
 
-/** Samples of payments, beside samples of messages, which must not count. */
+/** Returns samples of payments, and samples of messages, which must not count. */
 function ofPayments(metric: string, ...samples: readonly number[]): ScenarioSeries[] {
   return [
     { metric, labels: { kind: 'payment' }, samples },

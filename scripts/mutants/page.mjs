@@ -39,12 +39,12 @@ export function readCaught(page) {
   return new Set(linesOf(lines.join('\n')).map((cells) => cells[1]))
 }
 
-/** Formats the page's cell of a caught mutant. */
+/** Formats the table cell of a caught mutant. */
 export function caughtBy(file, title) {
   return `${cell(title)} (\`${file}\`)`
 }
 
-/** Formats the page's cell of a mutant that was not caught. */
+/** Formats the table cell of a mutant that was not caught. */
 export function notCaught(reason) {
   return `**${cell(reason)}**`
 }

@@ -17,7 +17,7 @@ const folder = join(root, 'tests', 'mutants')
  * @property {string} [id] scenario of the specification; if given, one of its tests must catch the mutant
  */
 
-/** @returns {Mutant[]} in the order in which they run: SQL first, because changed TypeScript must be built */
+/** @returns {Mutant[]} in the order of the run: SQL first, because changed TypeScript must be built */
 export function readMutants() {
   const files = readdirSync(folder).filter((name) => name.endsWith('.json'))
   /** @type {Mutant[]} */

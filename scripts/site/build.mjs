@@ -1,5 +1,5 @@
-// Builds the site: one HTML file per page, a table of contents by reader and a search index. Links are relative, so the site works
-// from a disk and under any path of a server.
+// Builds the site: one HTML file per page, a table of contents by reader and a search index. Links are relative, so
+// that the site works from a disk and under any path of a server.
 import { cp, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -27,7 +27,7 @@ export async function buildSite({ root, out, sections = SECTIONS }) {
     await writeInto(out, page.address, pageHtml({ page, contents: listed, html }))
   }
   for (const image of images) await copyInto(out, root, image)
-  // A script, because a page opened from a disk may load scripts but cannot fetch JSON.
+  // The index is a script, because a page opened from a disk can load scripts but cannot fetch JSON.
   await writeInto(out, 'search-index.js', `window.symphonyIndex=${JSON.stringify(index)}\n`)
   return { pages: pages.size, bytes: await sizeOf(out) }
 }

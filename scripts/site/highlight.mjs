@@ -1,4 +1,5 @@
-// Highlights comments, strings, numbers and keywords with one regular expression per language. A library would be larger than the site.
+// Highlights comments, strings, numbers and keywords by one regular expression per language. A library would be larger
+// than the site.
 
 const JAVASCRIPT =
   'as async await break case catch class const continue declare default delete else export extends finally for from function if import in instanceof interface let new null of readonly return satisfies static switch throw true false try type typeof undefined using var void while yield'
@@ -19,7 +20,7 @@ const PATTERNS = {
 }
 const SAME_AS = { mjs: 'js', javascript: 'js', typescript: 'ts', sh: 'console', bash: 'console', yml: 'yaml' }
 
-/** Returns the code as HTML, without colours for an unknown language. */
+/** Returns the code as HTML; without colours for an unknown language. */
 export function highlight(code, language) {
   const name = SAME_AS[language] ?? language
   const pattern = PATTERNS[name]

@@ -1,5 +1,5 @@
-// Finds dead links in the Markdown of the repository and in the built site. Does not check links to other hosts, because a test that
-// needs the network fails without a fault of ours.
+// Finds dead links in the Markdown of the repository and in the built site. Does not check links to other hosts,
+// because a test must not depend on the network.
 import { readdir, readFile, stat } from 'node:fs/promises'
 import { join, posix, relative } from 'node:path'
 import { headingsOf, targetsOf, tokensOf } from './markdown.mjs'
@@ -7,7 +7,7 @@ import { headingsOf, targetsOf, tokensOf } from './markdown.mjs'
 /** Folders with generated or installed files. */
 const NOT_OURS = new Set(['node_modules', 'dist', 'site', 'release', 'coverage', '.git', '.symphony'])
 
-/** Returns the dead links of the repository's Markdown, each as `file: link (reason)`. */
+/** Returns the dead links in the repository's Markdown, each as `file: link (reason)`. */
 export async function deadLinksOfRepository(root) {
   const files = await markdownFiles(root)
   const dead = []
@@ -37,7 +37,7 @@ async function missingInRepository(root, file, target, anchorsByFile) {
   return anchorsByFile.get(wanted).has(anchor) ? undefined : 'no such heading'
 }
 
-/** Returns the dead links of the built site, and the files that its pages load and that are missing. */
+/** Returns the dead links of the built site, and the missing files that its pages load. */
 export async function deadLinksOfSite(folder) {
   const pages = new Map()
   for (const name of await readdir(folder, { recursive: true })) {

@@ -34,7 +34,7 @@ export function walk(tokens, visit) {
   void marked.walkTokens(tokens, visit)
 }
 
-/** Makes anchors as GitHub does: lower case, no punctuation, spaces to hyphens; a repeated one gets a number. */
+/** Creates anchors like GitHub: lower case, no punctuation, spaces to hyphens, a number after a repeated anchor. */
 export function anchors() {
   const given = new Map()
   return (heading) => {

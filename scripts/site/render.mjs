@@ -5,7 +5,7 @@ import { escapeHtml, highlight } from './highlight.mjs'
 import { anchors, plainText } from './markdown.mjs'
 import { imageAddress } from './sections.mjs'
 
-/** Returns the page's HTML, and the images that it shows as paths in the repository. */
+/** Returns the page's HTML, and the paths of its images in the repository. */
 export function renderPage(page, pages) {
   const shown = new Set()
   const anchorOf = anchors()
@@ -20,7 +20,7 @@ export function renderPage(page, pages) {
       link({ href, tokens }) {
         const inner = this.parser.parseInline(tokens)
         const address = addressFrom(page, href, pages)
-        // Other files of the repository are not part of the site, so this is no link.
+        // The target is a file of the repository but not of the site, so it cannot be a link.
         if (address === undefined)
           return `<span class="file" title="in the repository: ${escapeHtml(href)}">${inner}</span>`
         return `<a href="${escapeHtml(address)}">${inner}</a>`
@@ -44,7 +44,7 @@ export function renderPage(page, pages) {
         const header = empty ? '' : `<thead><tr>${head}</tr></thead>\n`
         return `<div class="table" tabindex="0"><table>${header}<tbody>\n${rows.join('')}</tbody></table></div>\n`
       },
-      // Comments are for authors and are dropped. Other HTML is refused.
+      // Drops comments, which are for authors. Refuses other HTML.
       html({ text, raw }) {
         if (/^\s*(?:<!--[^]*?-->\s*)+$/.test(raw)) return ''
         throw new Error(`${page.file} holds HTML: ${text.slice(0, 60)}`)
@@ -60,7 +60,7 @@ function cellHtml(parser, { tokens, align }, element) {
   return `<${element}${side}>${parser.parseInline(tokens)}</${element}>`
 }
 
-/** Returns the address of a link in the site; undefined if the target is not a page of the site. */
+/** Returns the address of a link within the site; undefined if the target is not a page of the site. */
 function addressFrom(page, href, pages) {
   if (/^[a-z]+:/i.test(href)) return href
   const [path = '', fragment] = href.split('#')

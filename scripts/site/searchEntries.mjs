@@ -1,7 +1,10 @@
 // Builds the search index: heading, address and distinct words of each section.
 import { anchors, plainText, walk } from './markdown.mjs'
 
-/** Returns `[page, heading, address, words]` for each section. Arrays, because property names would double the size. */
+/**
+ * Returns `[page, heading, address, words]` for each section. Arrays, because property names would double the size of
+ * the index.
+ */
 export function searchEntries(page) {
   const anchorOf = anchors()
   const entries = []
@@ -21,7 +24,7 @@ export function searchEntries(page) {
 
 function collect(token, words) {
   walk([token], ({ type, text, tokens }) => {
-    // Only leaves, because a parent token repeats the text of its children.
+    // Reads only leaves, because a parent token repeats the text of its children.
     if (tokens !== undefined || typeof text !== 'string' || type === 'html') return
     for (const word of text.toLowerCase().match(/[\p{L}\p{N}_][\p{L}\p{N}_.-]{1,39}/gu) ?? [])
       words.add(word.replace(/[.-]+$/, ''))

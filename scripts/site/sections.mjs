@@ -1,6 +1,6 @@
-// Table of contents, by reader. The build fails on a page of docs/ without a section, and on an entry without its file.
+// Table of contents, by reader. The build fails for a page of docs/ without a section, and for an entry without a file.
 
-/** Sections with their pages in reading order. Other pages of the folders follow the listed ones. */
+/** Sections with their pages in reading order. Unlisted pages of the folders follow. */
 export const SECTIONS = [
   {
     title: 'Start',
@@ -75,7 +75,7 @@ export const SECTIONS = [
   },
   {
     title: 'Reference',
-    // `docs` holds the pages that commands write: benchmarks, reliability, conformance.
+    // `docs` contains the generated pages: benchmarks, reliability, conformance.
     folders: ['docs/reference', 'docs/reference/api', 'docs'],
     pages: [
       'docs/reference/package.md',

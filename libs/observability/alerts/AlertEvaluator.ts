@@ -7,9 +7,11 @@ import { ALERT_RULES, type AlertRule } from './rules.js'
 export interface Alert {
   readonly name: string
   readonly severity: AlertRule['severity']
-  /** `pending`: the condition is met, but not for long enough yet. */
+  /** `pending`: the condition holds, but not for `forSeconds` yet. */
   readonly state: 'pending' | 'firing'
-  /** Start of the condition by the database clock; by the clock of this process while the database does not answer. */
+  /**
+   * Start of the condition by the database clock, or by the clock of this process while the database does not answer.
+   */
   readonly since: string
   readonly forSeconds: number
   /** Measured value; null if a metric is missing. */
@@ -22,8 +24,8 @@ export interface Alert {
 }
 
 /**
- * Evaluates the rules against one set of samples. The samples contain the age of each condition. Only a missing metric
- * has no age in the samples, so the evaluator remembers when it was first missing.
+ * Evaluates the rules against one set of samples. The samples contain the age of each condition, except that of a
+ * missing metric. The evaluator itself remembers since when a metric is missing.
  */
 export class AlertEvaluator {
   readonly #rules: readonly AlertRule[]
@@ -33,7 +35,7 @@ export class AlertEvaluator {
     this.#rules = rules
   }
 
-  /** Returns the alerts of one set of samples. Firing alerts come first, and among them critical ones. */
+  /** Returns the alerts of one set of samples, firing ones first, and among these critical ones first. */
   observe(samples: MetricSamples): readonly Alert[] {
     return this.#rules.flatMap((rule) => this.#evaluate(rule, samples)).toSorted((a, b) => rank(a) - rank(b))
   }
@@ -64,7 +66,7 @@ function rank({ state, severity }: Alert): number {
   return (state === 'firing' ? 0 : 2) + (severity === 'critical' ? 0 : 1)
 }
 
-/** Alerts of one database. Every process returns the same alerts, because each reads the database. */
+/** Alerts of one database. All processes return the same alerts, because they read the same database. */
 export class AlertWatch {
   readonly #rules: readonly AlertRule[]
   readonly #evaluator: AlertEvaluator

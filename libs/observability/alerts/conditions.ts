@@ -1,9 +1,6 @@
 import type { Registry } from 'prom-client'
 
-/**
- * Number, or a metric. If the metric has several series, e.g. the same gauge of every process, the greatest value
- * counts.
- */
+/** Number, or a metric. Of several series, such as a gauge of every process, the greatest value counts. */
 export type Quantity = number | { readonly metric: string; readonly labels?: Labels }
 
 export type Condition =
@@ -13,7 +10,7 @@ export type Condition =
 
 interface ConditionResult {
   readonly holds: boolean
-  /** Value of the left side of the condition's first comparison; undefined if the metric is missing. */
+  /** Left side of the first comparison; undefined if its metric is missing. */
   readonly value: number | undefined
 }
 
@@ -41,7 +38,7 @@ export function measure(quantity: Quantity, samples: MetricSamples): number | un
   return found.size === 0 ? undefined : Math.max(...found.values())
 }
 
-/** Samples at one time, by series: the name of a metric and its labels, as on the metrics page. */
+/** Samples at one time, by series: metric name and labels, in the format of the metrics page. */
 export interface MetricSamples {
   readonly at: Date
   readonly values: ReadonlyMap<string, number>
@@ -63,7 +60,7 @@ export function seriesOf(name: string, labels: Partial<Record<string, string | n
   return words.length === 0 ? name : `${name}{${words.toSorted().join(',')}}`
 }
 
-/** Returns the samples of a metric that have these labels, and possibly others. */
+/** Returns the samples of a metric with at least these labels. */
 function samplesOf({ values }: MetricSamples, metric: string, labels: Labels = {}): ReadonlyMap<string, number> {
   const wanted = Object.entries(labels).map(([label, value]) => `${label}="${value}"`)
   const isAsked = (series: string) =>

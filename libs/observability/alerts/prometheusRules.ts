@@ -1,7 +1,7 @@
 import type { Condition, Quantity } from './conditions.js'
 import type { AlertRule } from './rules.js'
 
-/** Returns the rules as a Prometheus rules file. All texts are JSON strings, which are valid YAML. */
+/** Returns the rules as a Prometheus rules file. Its texts are JSON strings, which are valid YAML. */
 export function prometheusRules(rules: readonly AlertRule[]): string {
   const lines = rules.flatMap((rule) => [
     `      - alert: ${rule.name}`,
@@ -17,7 +17,7 @@ export function prometheusRules(rules: readonly AlertRule[]): string {
   return `groups:\n  - name: symphony\n    rules:\n${lines.join('\n')}\n`
 }
 
-/** Returns a condition in PromQL, by job, so that one Prometheus can watch several deployments. */
+/** Returns a condition in PromQL, grouped by job, so that one Prometheus can watch several deployments. */
 function promqlOf(condition: Condition): string {
   switch (condition.is) {
     case 'absent':

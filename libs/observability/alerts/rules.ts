@@ -5,17 +5,17 @@ import type { SystemStatus } from '../createStatusRegistry.js'
 import type { Condition, Quantity } from './conditions.js'
 
 /**
- * A rule about one condition. `AlertEvaluator`, the rules file for Prometheus (`prometheusRules`) and the page
+ * Rule about one condition. `AlertEvaluator`, the Prometheus rules file (`prometheusRules`) and the page
  * `docs/reference/alerts.md` use the same list.
  */
 export interface AlertRule {
   readonly name: string
   /** `critical`: payments wait or outcomes are uncertain, act now. `warning`: act today. */
   readonly severity: 'critical' | 'warning'
-  /** Time that the condition must hold. 0 if the condition itself compares an age. */
+  /** Time that the condition must hold; 0 if the condition itself compares an age. */
   readonly forSeconds: number
   readonly when: Condition
-  /** Age of the condition in seconds. Without it the evaluator measures the age itself. */
+  /** Age of the condition in seconds. Without it, the evaluator measures the age. */
   readonly age?: Quantity
   /** Setting of the threshold, with its value. */
   readonly threshold?: { readonly setting: keyof AlertThresholds; readonly value: number }
@@ -387,7 +387,7 @@ function span(seconds: number): string {
   return seconds % 60 === 0 ? `${seconds / 60} min` : `${seconds} s`
 }
 
-/** Returns the rails whose last reconciliation is too long ago, longest first; undefined without one. */
+/** Returns the rails whose last reconciliation is too old, oldest first; undefined if there are none. */
 function lateRails(rails: ReconciliationStatus['rails'], thresholdSeconds: number): string | undefined {
   const late = rails.filter(({ ageSeconds }) => ageSeconds > thresholdSeconds)
   if (late.length === 0) return undefined

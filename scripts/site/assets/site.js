@@ -1,4 +1,4 @@
-// The search box. Everything else works without a script.
+// Search box. The rest of the site works without a script.
 'use strict'
 ;(() => {
   const RESULTS_MAX = 12
@@ -6,7 +6,7 @@
   const box = document.getElementById('search')
   const list = document.getElementById('found')
   const contents = document.querySelector('nav details')
-  // On a phone the contents are a menu that starts closed.
+  // On a phone, the contents start as a closed menu.
   if (matchMedia('(max-width: 52rem)').matches) contents.open = false
   box.hidden = false
 
@@ -49,7 +49,10 @@
     if (found.length === 0) list.append(nothing())
   }
 
-  /** Returns 0 unless every word occurs. Ranks titles before headings before text, and whole words before parts of words. */
+  /**
+   * Returns 0 unless every word occurs. Ranks titles before headings before text, and whole words before parts of
+   * words.
+   */
   function scoreOf([title, heading, , text], words) {
     let score = 0
     for (const word of words) {
