@@ -63,7 +63,7 @@ async function countEnded(): Promise<number> {
 }
 
 test(
-  `ordered payments of ${PARTICIPANTS.length} streams are sent in order despite killed workers`,
+  `ordered payments of ${PARTICIPANTS.length} streams keep their order despite worker kills`,
   { timeout: 240_000 },
   async () => {
     const seed = randomBytes(4).toString('hex')

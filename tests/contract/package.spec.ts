@@ -47,7 +47,7 @@ test('the package holds only run-time files and is below 1.5 MB', async () => {
 test('the package contains every page that its README, other pages and declarations link to', async () => {
   const { files, dead } = await deadLinksOfRepository(installation.packageFolder)
   expect(files).toContain('docs/coding/transactions.md')
-  // Not packed: pictures, examples, scripts, and API reports, which repeat the declarations.
+  // The package has no pictures, examples, scripts or API reports, which repeat the declarations.
   const pages = dead.filter((link) => /\.md\b.* \(/.test(link.split(': ')[1]!) && !REPOSITORY_ONLY.test(link))
   expect(pages).toEqual([])
 
@@ -229,7 +229,7 @@ rabbitRail({ type: 'bank', onUnknown: 'resend', rabbit })
 test('tsc --strict accepts the README’s program and the subpaths, and refuses typical mistakes', async () => {
   await linkNodeTypes()
   const { exports } = await packedManifest()
-  // The declarations of Fastify and typebox take longer than all others together.
+  // Leaves out ./server: checking the declarations of Fastify and typebox takes longer than all others together.
   const entryPoints = Object.keys(exports).filter((subpath) => subpath !== './package.json' && subpath !== './server')
   const imports = entryPoints.map((subpath, index) => `export * as entry${index} from 'symphony-pg${subpath.slice(1)}'`)
   await writeFile(join(installation.folder, 'payment.mts'), (await firstProgram()).source)

@@ -98,7 +98,7 @@ function instructionOf(text: string, kind: string): OutboxInstruction {
   return { instructionId: name, idempotencyKey: name, participantId: text, railType: text, payload: { [text]: text } }
 }
 
-/** Finds elements that the dashboard never creates. Only a stored text that became HTML could add them. */
+/** Finds elements that the dashboard never creates. They can only come from a stored text that was parsed as HTML. */
 const MADE_OF_TEXT = `[...document.querySelectorAll(
   '#app :is(script, img, image, iframe, math, base, meta, link, isindex, animate, object, embed, video, audio, style, form[action], marquee, details:not(:has(> summary.quiet)), b:not(.legend b, .composition b)), ' +
   '#app [onload], #app [onerror], #app [onbegin], #app [onpageshow], #app [onpointerover], #app [onfocus], #app [ontoggle], #app a:not([href^="#/"], .skip)'

@@ -9,7 +9,7 @@ import { TcpProxy } from '../support/tcpProxy.js'
 
 const fixture = closeAfterAll(await DashboardFixture.set())
 
-test('a broken connection is shown, is reopened, and missed changes appear', async () => {
+test('a page shows a broken event stream, reopens it and catches up on missed changes', async () => {
   const proxy = await TcpProxy.before(fixture.http.address)
   const { outboxId, railType } = await enqueue(fixture.db)
   const { page, goTo } = await visit(fixture.browser, `http://127.0.0.1:${proxy.port}/#token=${TOKEN}`)
@@ -30,7 +30,7 @@ test('a broken connection is shown, is reopened, and missed changes appear', asy
   await proxy.close()
 })
 
-test('nothing on the overview moves when events of the stream change its numbers', async () => {
+test('the layout of the overview does not move when events change its numbers', async () => {
   const { page, goTo } = await fixture.open(undefined, { viewport: { width: 1440, height: 900 } })
   await goTo('')
   await page.locator('.throughput canvas').waitFor()
@@ -53,7 +53,7 @@ test('nothing on the overview moves when events of the stream change its numbers
   await page.context().close()
 })
 
-test('a change by another process appears without a reload', async () => {
+test('a payment that another process completes changes its state without a reload', async () => {
   const { page, goTo } = await fixture.open()
   await goTo('payments')
   const { instructionId, railType } = await enqueue(fixture.db)
@@ -69,7 +69,7 @@ function some(count: number, batch: number): OutboxInstruction[] {
   return Array.from({ length: count }, () => buildInstruction({ railType: 'sepa', participantId: `p-${batch}` }))
 }
 
-test('a list of 10,000 payments draws only visible rows, and an event redraws one row', async () => {
+test('a list of 10,000 payments draws only visible rows, and an event redraws only its row', async () => {
   const ingest = fixture.db.as('symphony_ingest')
   // The first item gets its own millisecond. Before PostgreSQL 18, ids of one millisecond have no order.
   await enqueuePaymentOutboxBatch(ingest, some(1, 0))

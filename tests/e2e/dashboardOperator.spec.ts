@@ -92,8 +92,8 @@ const DECLARED = 'rail-that-a-worker-declared'
 const LONG_REFERENCE = `RF-${'4711'.repeat(60)}`
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
 
-describe('a payment', () => {
-  test('has a resolve dialog without a preselected decision while it is held', async () => {
+describe('the page of a payment', () => {
+  test('shows a resolve dialog without a preselected decision while the payment is held', async () => {
     const { instructionId } = await enqueueUnknown(fixture.db)
     const { page, goTo } = olga
     await goTo('holds')
@@ -115,7 +115,7 @@ describe('a payment', () => {
     expect(await rowOf(page, instructionId).locator('.proposal').count()).toBe(0)
   })
 
-  test('is held, noted and retried by one person with a reason, if no outcome is unknown', async () => {
+  test('lets one person hold, note and retry a payment whose outcome is known, with a reason', async () => {
     const { outboxId, instructionId } = await enqueue(fixture.db)
     const { page, goTo } = olga
     await goTo(`payments/${outboxId}`)
@@ -140,7 +140,7 @@ describe('a payment', () => {
     expect(await stateOf(outboxId)).toBe('DUE')
   })
 
-  test('is cancelled by one person before it is sent, and then offers no action', async () => {
+  test('lets one person cancel a payment before it is sent, and then offers no action', async () => {
     const { outboxId } = await enqueue(fixture.db)
     const { page, goTo } = olga
     await goTo(`payments/${outboxId}`)
@@ -152,7 +152,7 @@ describe('a payment', () => {
     expect(await stateOf(outboxId)).toBe('FAILED')
   })
 
-  test('gets a return recorded after it was dispatched, in its own currency and never beyond it', async () => {
+  test('records a return of a dispatched payment, in its currency and up to its amount', async () => {
     const { outboxId } = await enqueuePaid(fixture.db, { railType: DECLARED, payload: PAYLOAD })
     const { page, goTo } = olga
     await goTo(`payments/${outboxId}`)
@@ -179,7 +179,7 @@ describe('a payment', () => {
     ])
   })
 
-  test('offers no return to a person who may only read', async () => {
+  test('offers no return to a key that may only read', async () => {
     const { outboxId } = await enqueuePaid(fixture.db)
     const { key } = await createKey(fixture.db, { owner: 'ruth', scopes: ['read'] })
     const reader = await fixture.open(key)
@@ -189,7 +189,7 @@ describe('a payment', () => {
     await reader.page.context().close()
   })
 
-  test('needs a second person if its outcome is unknown; the proposer cannot approve', async () => {
+  test('needs a second person if the outcome is unknown; the proposer cannot approve', async () => {
     const { outboxId, instructionId } = await enqueueUnknown(fixture.db, { railType: DECLARED, payload: PAYLOAD })
     const { page, goTo } = olga
     await goTo('holds')
@@ -222,10 +222,10 @@ describe('a payment', () => {
       expect(dialogText).toContain(word)
     }
     expect(dialogText).not.toContain(PAYLOAD.destination)
-    // The dialog shows the whole reference, because its body is not wider than its frame.
+    // The body of the dialog is not wider than its frame, so the whole reference is visible.
     const body = pavel.page.getByRole('dialog').locator('.body')
     expect(await body.evaluate(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)).toBe(0)
-    // Before the confirmation nothing changes.
+    // The item stays held until the confirmation.
     expect(await stateOf(outboxId)).toBe('HELD')
     await pavel.page.getByRole('button', { name: 'Approve: it was paid' }).click()
     await rowOf(pavel.page, instructionId).waitFor({ state: 'detached' })
@@ -237,7 +237,7 @@ describe('a payment', () => {
     expect(await page.locator('.timeline').innerText()).toMatch(/proposed by\s*olga[^]*approved by\s*pavel/)
   })
 
-  test('stays held when its proposal is withdrawn by the author or refused by another person', async () => {
+  test('keeps a payment held when its proposal is withdrawn by the author or refused by another', async () => {
     const { outboxId, instructionId } = await enqueueUnknown(fixture.db)
     for (const [visitor, button, action] of [
       [olga, 'Withdraw', 'Withdraw it'],
@@ -256,7 +256,7 @@ describe('a payment', () => {
     expect(await stateOf(outboxId)).toBe('HELD')
   })
 
-  test('is redriven by two people after a failure, and its items link to each other', async () => {
+  test('lets two people redrive a failed payment, and links the items to each other', async () => {
     const { outboxId, instructionId } = await enqueueFailed(fixture.db)
     await olga.goTo('dlq')
     await rowOf(olga.page, instructionId).getByRole('button', { name: 'Redrive' }).click()
@@ -277,7 +277,7 @@ describe('a payment', () => {
   })
 })
 
-test('many holds are resolved at once with one decision, one reason and two people', async () => {
+test('many holds are resolved at once with one decision and one reason by two people', async () => {
   const railType = 'rail-after-a-restore'
   const items = [await enqueueUnknown(fixture.db, { railType }), await enqueueUnknown(fixture.db, { railType })]
   const { page, goTo } = olga
@@ -297,7 +297,7 @@ test('many holds are resolved at once with one decision, one reason and two peop
   for (const { outboxId } of items) expect(await stateOf(outboxId)).toBe('FAILED')
 })
 
-test('the dialogs for many holds show each reason, each proposal and its effect', async () => {
+test('the dialogs for many holds show each reason, each proposal and the effect', async () => {
   const railType = 'rail-of-two-decisions'
   await declareOutboxRails(fixture.db.as('symphony_executor'), [{ type: railType, money: true, fields: [] }], 'w', {
     serving: true,
@@ -347,7 +347,7 @@ test('a dialog whose code cannot be loaded shows an error and changes nothing', 
   await page.context().close()
 })
 
-test('a bulk retry shows how many payments are retried at once and how many are proposed', async () => {
+test('a bulk retry shows how many payments are retried at once and how many only proposed', async () => {
   const railType = 'rail-with-both-kinds'
   const known = await enqueue(fixture.db, { railType })
   await placeOutboxHold(
@@ -370,7 +370,7 @@ test('a bulk retry shows how many payments are retried at once and how many are 
   await page.getByText('1 payment', { exact: true }).waitFor()
 })
 
-test('a payment on a real rail needs all fields, a confirmation and a second person', async () => {
+test('a new payment on a real rail needs all fields, a confirmation and a second person', async () => {
   const { railType, instructionId: other } = await enqueue(fixture.db, { railType: 'a-real-rail' })
   const { page, goTo } = olga
   await goTo('')
@@ -399,7 +399,7 @@ test('a payment on a real rail needs all fields, a confirmation and a second per
   expect(await dialog.innerText()).toMatch(
     /950\.00 EUR[^]*DE89370400440532013000[^]*a-real-rail[^]*acme[^]*rent-2026-11/,
   )
-  // A second Enter goes back to the form, because the button that enqueues does not have the focus.
+  // The button that enqueues does not have the focus, so a second Enter goes back to the form.
   await page.keyboard.press('Enter')
   expect([await dialog.getByLabel('Amount').inputValue(), await counted()]).toEqual(['950.00', 0])
   await dialog.getByRole('button', { name: 'Continue' }).click()
@@ -449,7 +449,7 @@ test('a dead letter with a bad payload is corrected and replaced by two people, 
   expect(await row.getByRole('button', { name: 'Correct' }).count()).toBe(0)
 })
 
-test('many dead letters are redriven by two people; a refused item does not stop the others', async () => {
+test('many dead letters are redriven by two people, even if one of them is refused', async () => {
   const railType = 'rail-of-an-outage'
   const items = [await enqueueFailed(fixture.db, { railType }), await enqueueFailed(fixture.db, { railType })]
   const paid = await enqueueFailed(fixture.db, { railType })
@@ -487,7 +487,7 @@ test('many dead letters are redriven by two people; a refused item does not stop
   expect(rows.map(({ id }) => id)).toEqual(items.map(({ outboxId }) => outboxId))
 })
 
-test('selected payments are held, released and cancelled; refusals are listed, a stop ends it', async () => {
+test('selected payments are held, released and cancelled; refusals are listed; Stop ends the run', async () => {
   const railType = 'rail-with-selection'
   const items = [
     await enqueue(fixture.db, { railType }),
@@ -569,8 +569,8 @@ async function pausesOf(name: string): Promise<object[]> {
   return rows
 }
 
-describe('dispatch', () => {
-  test('shows an alert while it is frozen; the alert links to the page that lifts the freeze', async () => {
+describe('the Dispatch page', () => {
+  test('explains and lifts a freeze, to which an alert links', async () => {
     const { railType } = await enqueue(fixture.db)
     expect(await claimOn(fixture.db, railType)).toHaveLength(1)
     await freezeDispatch(
@@ -602,7 +602,7 @@ describe('dispatch', () => {
     })
   })
 
-  test('can be frozen by an operator, in a dialog that explains the effect', async () => {
+  test('lets an operator freeze dispatch, in a dialog that explains the effect', async () => {
     const { page, goTo } = olga
     await goTo('dispatch')
     await page.getByRole('button', { name: 'Freeze dispatch' }).click()
@@ -618,7 +618,7 @@ describe('dispatch', () => {
     await page.getByText('Not frozen').waitFor()
   })
 
-  test('is paused and resumed for a participant or stream; a read key sees the pause and no button', async () => {
+  test('pauses and resumes a participant or stream; a read key sees the pause and no button', async () => {
     const { participantId } = await enqueue(fixture.db)
     const { page, goTo } = olga
     await goTo('dispatch')
@@ -697,7 +697,6 @@ function bannerOn(page: Page): Locator {
   return page.getByRole('region', { name: 'Everything is paused' })
 }
 
-/** Builds the alert of a firing rule. */
 function firing(name: string): Alert {
   const { severity, summary, firstLook, remedy, forSeconds } = ALERT_RULES.find((rule) => rule.name === name)!
   const since = '2026-01-31T12:00:00.000Z'
@@ -778,7 +777,7 @@ test('a dead letter of the inbox is revived with a reason', async () => {
   const claim = await enqueuedAndClaimed(fixture.db, { messageId: 'evt_17' })
   await failInboxMessages(fixture.db.as('symphony_executor'), [{ ...claim, error: 'no such order' }], 'worker-1')
   const { page, goTo } = olga
-  // The page opens on messages that wait, and links to the dead ones.
+  // The page opens with the waiting messages and links to the dead ones.
   await goTo('inbox')
   expect(await page.getByLabel('State').inputValue()).toBe('seen')
   await page.getByRole('link', { name: 'Show them' }).click()
@@ -879,7 +878,7 @@ test('a contradiction is listed with both rail references until an operator revi
   expect(rows).toEqual([{ reviewed_by: 'olga' }])
 })
 
-test('a limit is proposed by one person, approved by another, and its removal is refused', async () => {
+test('a limit is proposed by one person and approved by another; its removal can be refused', async () => {
   const { page, goTo } = olga
   await goTo('limits')
   await page.getByText('No limit is set').waitFor()
@@ -908,7 +907,7 @@ test('a limit is proposed by one person, approved by another, and its removal is
   await rowOf(page, 'acme-daily').waitFor()
 })
 
-test('a statement is compared without storing, then stored; a person closes its finding', async () => {
+test('an uploaded statement is compared in a dry run, then stored; a person closes the finding', async () => {
   const rail = 'rail-with-statement'
   const { outboxId, instructionId } = await enqueue(fixture.db, { railType: rail, payload: PAYLOAD })
   await complete(fixture.db, await claimOnly(fixture.db, rail), { state: 'DISPATCHED', railReference: 'RF-1' })
@@ -948,12 +947,12 @@ test('a statement is compared without storing, then stored; a person closes its 
   expect(await page.locator('.findings').innerText()).toContain('the bank corrects it, OPS-77')
   await page.getByLabel('Kind', { exact: true }).selectOption('Paid twice')
   await page.getByText('No finding matches the filters').waitFor()
-  // A refused file is the only error that the browser reports.
+  // The refused file is the only error that the browser reports.
   expect(browserErrors().filter((text) => !text.includes('422'))).toEqual([])
   await page.context().close()
 })
 
-test('an action that the server refuses keeps the typed text', async () => {
+test('a dialog keeps the typed text if the server refuses the action', async () => {
   const { outboxId } = await enqueue(fixture.db)
   const { page, goTo } = olga
   await goTo(`payments/${outboxId}`)
@@ -980,7 +979,7 @@ test('a key with scope read sees no Resolve button; the Ledger panel names the s
   await page.context().close()
 })
 
-test('a key restricted to participants sees an overview of their payments and no other', async () => {
+test('a key restricted to participants sees an overview of their payments only', async () => {
   const mine = await enqueueFailed(fixture.db, { participantId: 'bound-to-this' })
   const held = await enqueueUnknown(fixture.db, { participantId: 'bound-to-this' })
   const theirs = await enqueueFailed(fixture.db)

@@ -36,7 +36,7 @@ const [DESKTOP, , PHONE] = DASHBOARD_VARIANTS
 /** Number of pixels by which the page is wider than the screen. */
 const SIDEWAYS = 'Math.max(0, document.documentElement.scrollWidth - innerWidth)'
 
-/** Opens a page of the list and waits until it is live. */
+/** Opens a dashboard page and waits until it shows that it is live. */
 async function goToPage({ page, goTo }: OpenPage, { path, heading }: DashboardPage): Promise<void> {
   await goTo(path(data.faultyPayment))
   if (heading !== undefined) await page.getByRole('heading', { name: heading, level: 1 }).waitFor()
@@ -51,7 +51,7 @@ test('every page is accessible and fits 390, 1024 and 1440 pixels in light and d
     await page.emulateMedia({ colorScheme: 'light' })
     await goToPage(shared, one)
     const defects = await accessibilityDefects(page)
-    // The dark look changes colours only.
+    // The dark scheme changes colours only, so only the contrast is checked again.
     await page.emulateMedia({ colorScheme: 'dark' })
     defects.push(...(await accessibilityDefects(page, CONTRAST)))
     defects.push(...(await layoutDefectsOf(page, name, ['dark', 'light'])))
@@ -60,13 +60,13 @@ test('every page is accessible and fits 390, 1024 and 1440 pixels in light and d
   expect(browserErrors()).toEqual([])
 })
 
-test('on a phone nothing is cut off at 360 pixels, and every control is at least 44 pixels high', async () => {
+test('every page fits a phone of 360 pixels, with controls at least 44 pixels high', async () => {
   const phone = await fixture.open(undefined, PHONE)
   const { page, browserErrors } = phone
   for (const one of DASHBOARD_PAGES) {
     const { name } = one
     await goToPage(phone, one)
-    // The phone look changes the navigation and the layout of every page alike.
+    // The phone layout changes the navigation of every page in the same way, so one page is enough.
     const defects = name === 'overview' ? await accessibilityDefects(page) : []
     await page.setViewportSize({ width: 360, height: 640 })
     const sideways = await page.evaluate(SIDEWAYS)
@@ -84,7 +84,7 @@ test('on a phone nothing is cut off at 360 pixels, and every control is at least
   await page.context().close()
 })
 
-test('charts show 1 h to 30 d, per rail and participant, and a selection narrows the range', async () => {
+test('charts show 1 h to 30 d per rail or participant, and dragging narrows the range', async () => {
   const { page, browserErrors, goTo } = shared
   await page.setViewportSize({ width: 1440, height: 900 })
   await goTo('rails/swift')
@@ -125,7 +125,7 @@ test('charts show 1 h to 30 d, per rail and participant, and a selection narrows
   await expect.poll(dispatched).toBe(totals[1])
   await page.getByLabel('Participant').fill('nobody')
   await expect.poll(dispatched).toBe(0)
-  // The rest of the page of a rail.
+  // Checks the other sections on the page of a rail.
   await page
     .getByRole('img', { name: /^Time at the rail per quarter-hour/ })
     .locator('canvas')
@@ -141,7 +141,7 @@ test('charts show 1 h to 30 d, per rail and participant, and a selection narrows
   expect(browserErrors()).toEqual([])
 })
 
-test("charts are drawn when the browser's language is not a valid locale, as under LANG=C", async () => {
+test('charts are drawn even if the language of the browser is no valid locale, as under LANG=C', async () => {
   const { page, browserErrors, goTo } = shared
   await page.addInitScript(`Object.defineProperty(Navigator.prototype, 'language', { get: () => 'en-US@posix' })`)
   await page.reload()
@@ -151,7 +151,7 @@ test("charts are drawn when the browser's language is not a valid locale, as und
   expect(browserErrors()).toEqual([])
 })
 
-test('the keyboard reaches every page, the search, the list, the shortcuts and the content', async () => {
+test('the keyboard reaches every page, the search, lists, the shortcuts and the content', async () => {
   const { page, browserErrors, goTo } = shared
   await goTo('')
   await page.getByRole('heading', { name: 'Overview' }).waitFor()
@@ -162,7 +162,7 @@ test('the keyboard reaches every page, the search, the list, the shortcuts and t
   await page.keyboard.press('Escape')
   await sheet.waitFor({ state: 'detached' })
   const pages = keys.flatMap((key, index) => (/^g\s*\w$/.test(key) ? [[key.slice(-1), titles[index] ?? '']] : []))
-  // All pages of the navigation; those of one payment, rail or worker have no key.
+  // Counts the pages of the navigation. The pages of one payment, rail and worker have no shortcut.
   expect(pages.length).toBe(DASHBOARD_PAGES.length - 3)
   for (const [key = '', heading = ''] of pages) {
     await page.keyboard.press('g')
@@ -214,7 +214,7 @@ test('the keyboard reaches every page, the search, the list, the shortcuts and t
   expect(browserErrors()).toEqual([])
 })
 
-test('the content security policy is strict and stops an injected script', async () => {
+test('the content security policy of the dashboard stops an injected script', async () => {
   const { headers } = await fetch(fixture.http.address)
   const policy = headers.get('content-security-policy') ?? ''
   expect(policy).toMatch(/default-src 'self'/)
@@ -244,7 +244,7 @@ test('a refused token leads to the sign-in form with an error; sign-out removes 
   await page.context().close()
 })
 
-test('/docs finds an operation, marks optional fields and sends it with the token of the visitor', async () => {
+test('/docs finds an operation, marks optional fields and sends the request with a token', async () => {
   const phone = { viewport: { width: 390, height: 844 }, colorScheme: 'dark' } as const
   const { page, browserErrors } = await visit(fixture.browser, `${fixture.http.address}/docs`, phone)
   const search = page.getByRole('searchbox', { name: 'Search operations' })

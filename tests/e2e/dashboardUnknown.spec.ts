@@ -75,7 +75,7 @@ test('tile, chart, error table and payment list show unknown outcomes separately
   ).toBe(0)
 })
 
-test('the Holds page and its dialog show an unknown outcome with its own tag, not as a warning', async () => {
+test('the Holds page and its dialog mark an unknown outcome with its own tag, not as a warning', async () => {
   const { page, goTo } = olga
   await goTo('holds')
   const row = page.getByRole('row', { name: timedOut.instructionId })

@@ -53,7 +53,7 @@ const SETTLED: Readonly<Record<string, readonly string[]>> = {
   payment: ['[data-ledger]'],
 }
 
-test('each page is photographed in each look', async () => {
+test('each dashboard page is captured on each screen and in each colour scheme', async () => {
   rmSync(folder, { recursive: true, force: true })
   mkdirSync(folder, { recursive: true })
   const { faultyPayment } = await seedDashboardData(busy.db)

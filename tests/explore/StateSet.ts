@@ -70,7 +70,7 @@ export class StateSet {
   }
 }
 
-/** Finishes a 32-bit hash, so that every bit of the text reaches every bit of it. */
+/** Finishes a 32-bit hash, so that every bit of the text affects every bit of the hash. */
 function mix(hash: number): number {
   let mixed = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
   mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35)

@@ -322,7 +322,7 @@ export class World {
     this.#setJob(worker, { phase: 'answered', answer: answerOf(event, settled || rail === 'resend', settled) })
   }
 
-  /** Records the answer. If the lease is lost, reports it late, unless it says nothing. */
+  /** Records the answer. If the lease is lost, reports the answer as a late outcome, unless it is unknown. */
   #record(worker: 0 | 1): void {
     const { item, token, answer } = this.#job(worker)
     const { name } = this.#item(item)

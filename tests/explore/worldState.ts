@@ -33,7 +33,7 @@ export interface Job {
   readonly answer: Answer | null
 }
 
-/** What the rail knows about one item, outside the database. */
+/** Facts that the rail knows about one item, outside the database. */
 export interface BookEntry {
   /** Number of payments that the rail made under this reference. */
   paid: number

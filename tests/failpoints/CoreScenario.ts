@@ -271,7 +271,6 @@ export class CoreScenario {
     })
   }
 
-  /** Returns broken invariants as text. */
   async findDefects(): Promise<readonly string[]> {
     const effects = [...(await readRailEffects(this.#bookFile)), ...(await this.#readBooked())]
     const { invariants, notJudged } = await auditLedger(this.db, { effects, drained: true })

@@ -7,7 +7,7 @@ import { instrument } from './instrument.js'
 export const CORE_MODULES = ['outbox', 'repair', 'scheduler', 'inbox', 'lease', 'deployment']
 
 export interface InstrumentedBuild {
-  /** Folder that replaces dist/. */
+  /** Folder of the instrumented copy, used instead of dist/. */
   readonly dist: string
   /** Names of all points. */
   readonly points: readonly string[]

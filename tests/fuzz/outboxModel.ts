@@ -65,7 +65,6 @@ export class OutboxModel {
   clock = 0
   readonly #ceiling: number
 
-  /** @param ceiling retry ceiling */
   constructor(ceiling = CEILING) {
     this.#ceiling = ceiling
   }
@@ -170,7 +169,9 @@ export class OutboxModel {
     })
   }
 
-  /** Whether an item replaces nothing, or a payment that failed or was returned, and that no other item replaces. */
+  /**
+   * Whether an item replaces nothing, or replaces a payment that failed or was returned and has no other replacement.
+   */
   #mayReplace(item: Item): boolean {
     if (item.replaces === null) return true
     const old = this.#item(item.replaces)

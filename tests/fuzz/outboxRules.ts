@@ -32,7 +32,6 @@ export interface Attempt {
   readonly unknown: boolean
 }
 
-/** A late outcome. */
 export interface LateReport {
   readonly state: Completion
   readonly reference: string | null

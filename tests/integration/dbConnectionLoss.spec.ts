@@ -273,7 +273,7 @@ function withAnotherPid(chunk: Buffer): Buffer {
   return chunk
 }
 
-describe('an undeclared pooler', () => {
+describe('an undeclared transaction pooler', () => {
   test('is detected by a process id that is not the backend’s (TransactionPoolerError)', async () => {
     const pooler = await TcpProxy.before(fixture.url(), { alterAnswer: withAnotherPid })
     const database = fixture.open({ url: fixture.url(pooler.port) })

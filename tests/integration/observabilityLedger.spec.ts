@@ -283,7 +283,7 @@ async function loseLeasesAtCompletion(count: number): Promise<RecordingRail> {
   await enqueueMany('late', count)
   const relayer = meteredRelayer([rail])
   expect(await relayer.runOnce()).toMatchObject({ leasesLost: count })
-  // A quarantined item is dispatched alone on its rail.
+  // Each round dispatches one quarantined item of a rail.
   for (let left = count; left > 0; left -= 1) expect(await relayer.runOnce()).toMatchObject({ dispatched: 1 })
   return rail
 }

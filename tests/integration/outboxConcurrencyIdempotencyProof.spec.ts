@@ -149,7 +149,7 @@ describe('the sequence of a participant', () => {
   })
 })
 
-describe('concurrent batches', () => {
+describe('concurrent enqueues of overlapping batches', () => {
   test('return every item without a deadlock or a gap, although their orders are opposite', async () => {
     const [first, second] = [buildInstruction().participantId, buildInstruction().participantId]
     const instructions = Array.from({ length: 40 }, (_, index) =>
@@ -204,7 +204,7 @@ describe('concurrent batches', () => {
   })
 })
 
-describe('concurrent claims', () => {
+describe('concurrent claims of outbox items', () => {
   test.for([
     ['of one rail', 1],
     ['of several rails', 5],

@@ -296,8 +296,8 @@ describe('a started relayer', () => {
   })
 })
 
-describe('a failing or slow rail', () => {
-  test('opens its circuit breaker; while it is open no attempt is recorded', async () => {
+describe('the relayer’s handling of a failing or slow rail', () => {
+  test('opens the circuit breaker of the rail, and records no attempt while it is open', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType }, () => {
       throw new NotSentError('connection refused')
@@ -321,7 +321,7 @@ describe('a failing or slow rail', () => {
     expect(rows).toEqual([{ leased: 0, waiting: items.length - rail.calls.length }])
   })
 
-  test('gets the next item as trial call if the first trial item is refused before it is sent', async () => {
+  test('takes the next item as trial call if the first trial item is refused before it is sent', async () => {
     const { railType } = buildInstruction()
     let isDown = true
     const rail = recordingRail({ type: railType, money: true }, ({ reference }) => {
@@ -346,7 +346,7 @@ describe('a failing or slow rail', () => {
     expect(rail.calls.map(({ reference }) => reference)).toEqual([first.outboxId, good.outboxId])
   })
 
-  test('opens and closes its circuit breaker even if it gets only inquiries', async () => {
+  test('opens and closes the circuit breaker even if the rail gets only inquiries', async () => {
     const { railType } = buildInstruction()
     let isDown = true
     const rail = recordingRail({
@@ -378,7 +378,7 @@ describe('a failing or slow rail', () => {
     expect(rail.calls).toEqual([])
   })
 
-  test('is called once although the call outlasts the lease, because the lease is renewed', async () => {
+  test('calls the rail once although the call outlasts the lease, because the lease is renewed', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType }, async ({ reference }) => {
       await sleep(2_500)
@@ -394,7 +394,7 @@ describe('a failing or slow rail', () => {
   })
 })
 
-describe('ordered items', () => {
+describe('ordered items in a relayer', () => {
   test('are dispatched in sequence for each participant, despite retries and failures', async () => {
     const { railType } = buildInstruction()
     const participants = Array.from({ length: 8 }, () => buildInstruction().participantId)

@@ -137,7 +137,7 @@ describe('the slots of a relayer', () => {
   })
 })
 
-describe('quarantined items', () => {
+describe('quarantined items in a relayer', () => {
   test('get no attempt while the circuit breaker of their rail is open', async () => {
     const { railType } = buildInstruction()
     const outboxIds = await enqueueQuarantined(railType, 8)
@@ -156,7 +156,7 @@ describe('quarantined items', () => {
        FROM payment_outbox_pending WHERE outbox_id = ANY ($1)`,
       [outboxIds],
     )
-    // The one attempt of each untouched item is the expiry itself.
+    // An item that was not dispatched has one attempt: the expired lease from the set-up.
     expect(rows).toEqual([{ leased: 0, untouched: 5 }])
   })
 

@@ -89,7 +89,7 @@ test('a topic without a handler answers retryable 19 times over days, then unkno
   expect(answers.slice(0, 19).every(({ outcome }) => outcome === 'retryable')).toBe(true)
   expect(delays.reduce((sum, delay) => sum + delay, 0)).toBeGreaterThan(2.5 * 86_400_000)
   expect(Math.max(...delays)).toBe(6 * 3_600_000)
-  // An unknown outcome at the retry ceiling is held.
+  // The last answer is unknown, because an unknown outcome at the retry ceiling is held, not FAILED.
   expect(answers[19]).toMatchObject({ outcome: 'unknown', code: 'NO_HANDLER' })
 })
 

@@ -191,7 +191,7 @@ test('PRIM-POSTGRES-SCHED-004 concurrent calls either cancel or enqueue a timer,
   const other = await scheduleTimer(db.as('symphony_ingest'), buildTimerDefinition())
   await application.query('BEGIN')
   expect(await cancelTimer(application, other)).toBe(true)
-  // The timer is locked by the cancellation, so the scheduler skips it without waiting.
+  // The cancellation has locked the timer, so the scheduler skips it without waiting.
   expect(await enqueueDueTimers(scheduler, 10)).toEqual([])
   await application.query('COMMIT')
   expect(await enqueueDueTimers(scheduler, 10)).toEqual([])

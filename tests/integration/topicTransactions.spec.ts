@@ -225,7 +225,7 @@ describe('a handler that does not use tx', () => {
   })
 })
 
-describe('a lost lease', () => {
+describe('a lease lost while a handler runs', () => {
   test('rolls the handler back at its completion; another worker commits the effect once', async () => {
     const message = await send()
     const handle: TopicHandler = async (received, context) => {

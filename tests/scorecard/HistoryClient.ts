@@ -41,7 +41,7 @@ export class SharedState {
     this.history = given.history
   }
 
-  /** Derives the terminal outcome from the key, so that a stale holder and the valid one agree. */
+  /** Derives the terminal outcome from the key, so that the outcomes of a stale holder and of the valid one agree. */
   terminalOutcomeOf(key: string): CompletionState {
     return Number(key.slice(key.lastIndexOf('-') + 1)) % 3 === 0 ? 'FAILED' : 'DISPATCHED'
   }

@@ -30,7 +30,6 @@ export interface RelayScenarioOptions {
    * is a line in the rail book.
    */
   readonly rails: string
-  /** Settings of PostgreSQL. */
   readonly settings?: Readonly<Record<string, string>>
   /** Folder of other PostgreSQL programs. */
   readonly binaries?: string
@@ -133,7 +132,6 @@ export class RelayScenario {
     return fleet
   }
 
-  /** Enqueues once, without a retry. */
   enqueueOnce(instruction: OutboxInstruction): Promise<EnqueuedItem> {
     return enqueuePaymentOutbox(this.db.as('symphony_ingest'), instruction)
   }

@@ -19,7 +19,6 @@ export type Call =
   | (Grant & { readonly kind: 'complete'; readonly state: string; answer?: CompleteAnswer })
   | (Grant & { readonly kind: 'renew' })
   | (Grant & { readonly kind: 'release' })
-  /** Expires the lease of an item. */
   | { readonly kind: 'expire'; readonly outboxId: string }
   | { readonly kind: 'repair' }
   | { readonly kind: 'acquire'; readonly resource: string; answer?: bigint }

@@ -22,7 +22,7 @@ const PRIVILEGES = join('v1', '011_privileges.sql')
 const ARGUMENT = 'p_of_the_next_release'
 
 export interface OtherRelease {
-  /** Folder that replaces dist/. */
+  /** Folder of the built release, used instead of dist/. */
   readonly dist: string
   /** Deployment of that release. */
   readonly deploy: typeof deployOf

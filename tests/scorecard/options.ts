@@ -17,7 +17,6 @@ export interface ScorecardOptions {
   readonly page: string
 }
 
-/** An invalid command line. */
 export class UsageError extends Error {}
 
 const SEED_MAX = 2 ** 31 - 1

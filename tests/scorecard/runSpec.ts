@@ -10,7 +10,6 @@ export interface SpecResult {
   readonly passed: number
   /** Titles of failed tests, or one entry if no test ran. */
   readonly defects: readonly string[]
-  /** Output of the run. */
   readonly output: string
 }
 

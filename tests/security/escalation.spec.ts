@@ -469,7 +469,7 @@ describe('a stolen login of one role', () => {
   })
 })
 
-describe('a new connection', () => {
+describe('a new connection with a stolen login', () => {
   test.each(['role=symphony_owner', 'session_replication_role=replica', 'session_authorization=postgres'])(
     'is refused if its start-up options set %s',
     async (option) => {
@@ -735,7 +735,7 @@ describe('a stolen login that disturbs others', () => {
   })
 })
 
-describe('a session setting', () => {
+describe('a setting of the caller’s session', () => {
   test.each([
     'standard_conforming_strings = off',
     'transform_null_equals = on',

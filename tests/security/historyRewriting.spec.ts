@@ -162,7 +162,7 @@ describe('verification after a superuser disabled the guards', () => {
           WHERE ${key} = (SELECT ${key} FROM ${table} WHERE outbox_id = '${outboxId}' LIMIT 1)`
         if ((await defectsAfter([unguarded(table), tamper])).length === 0) unnoticed.push(name)
       }
-      // A trace context is a header of the caller and not evidence, so it is not sealed.
+      // A trace context is a header of the caller and no evidence, so blocks do not cover it.
       expect(unnoticed.filter((name) => name !== 'traceparent')).toEqual([])
     })
   })

@@ -10,11 +10,10 @@ export interface Arrival {
 }
 
 /**
- * Points at which a test can stop other processes. A process asks here before it continues. The answer comes at once,
- * unless the test has closed the point for this process.
+ * Points at which a test can stop other processes. A process sends a request here before it continues. The answer comes
+ * at once, unless the test has closed the point for this process.
  */
 export class Checkpoints {
-  /** All arrivals, in order. */
   readonly arrivals: Arrival[] = []
   readonly #server: Server
   readonly #closed = new Set<string>()
@@ -55,7 +54,6 @@ export class Checkpoints {
     }
   }
 
-  /** Opens all points. */
   openAll(): void {
     this.#closed.clear()
     this.release()

@@ -49,7 +49,6 @@ export class DbFixture {
     return database
   }
 
-  /** Counts the sessions of the login. */
   async sessionsOfLogin(): Promise<number> {
     const { rows } = await this.admin.query<{ count: string }>(
       'SELECT count(*) FROM pg_stat_activity WHERE usename = $1',

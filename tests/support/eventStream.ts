@@ -1,4 +1,3 @@
-/** One server-sent event. */
 export interface StreamEvent {
   readonly event: string
   readonly data: string

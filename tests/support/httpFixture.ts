@@ -150,7 +150,6 @@ export async function problemOf(response: Response): Promise<Problem> {
   return problem
 }
 
-/** Returns the JSON body of a response. */
 export async function bodyOf(response: Response): Promise<Record<string, unknown>> {
   const body: Record<string, unknown> = JSON.parse(await response.text())
   return body

@@ -64,12 +64,10 @@ export async function rowOf(db: TestDatabase, { source, messageId }: InboxKey): 
   return rows[0] ?? {}
 }
 
-/** Expires a claim. */
 export async function expireClaim(db: TestDatabase, key: InboxKey): Promise<void> {
   await touch(db, key, `claim_expires_at = clock_timestamp() - interval '1 second'`, 'fence IS NOT NULL')
 }
 
-/** Makes a message due. */
 export async function makeDue(db: TestDatabase, key: InboxKey): Promise<void> {
   await touch(db, key, `due_at = clock_timestamp() - interval '1 second'`, `state = 'seen'`)
 }

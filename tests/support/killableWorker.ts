@@ -52,7 +52,7 @@ export class KillableWorker {
     await exited
   }
 
-  /** Expires the worker's leases. Returns how many there were. */
+  /** Expires the worker's leases. Returns their number. */
   async outlive(): Promise<number> {
     const { rows } = await this.#db.queryNoRole(
       `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second'

@@ -20,7 +20,7 @@ export interface LeaseStressResult {
   readonly kills: number
   readonly expired: number
   readonly removed: number
-  /** Tokens that are not greater than the previous one of their resource, in commit order. */
+  /** Tokens that are not greater than the previous token of the same resource, in commit order. */
   readonly notGreater: readonly unknown[]
   /** Printed tokens that the database never issued, or that were printed twice. */
   readonly unrecorded: readonly string[]

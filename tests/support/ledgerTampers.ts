@@ -12,7 +12,7 @@ import { databaseSource, type LedgerBreak, type LedgerRow } from '../../libs/led
 export interface Tamper {
   readonly kind: TamperKind
   readonly description: string
-  /** Returns whether a finding names the changed place. */
+  /** Whether this break names the row or block that was changed. */
   readonly names: (found: LedgerBreak) => boolean
 }
 

@@ -37,8 +37,8 @@ export class OrderedBook {
   }
 
   /**
-   * Returns the declaration of a rail that writes this book. Its answers depend only on seed, payment and attempt. The
-   * first call for each instruction in `hanging` hangs.
+   * Returns the declaration of a rail that writes this book. Its answers depend only on seed, payment and attempt. It
+   * never answers the first call of each instruction in `hanging`.
    */
   declaration(seed: string, hanging: readonly string[]): string {
     return `type: 'ORDERED', onUnknown: 'resend', concurrency: 8,

@@ -48,7 +48,6 @@ export interface ClaimSettings {
   readonly marked?: boolean
 }
 
-/** Claims due items of these rails. */
 export function claim(
   db: TestDatabase,
   rails: string | readonly string[],
@@ -78,7 +77,6 @@ export async function enqueueAndClaim(
   return claimOnly(db, railType, settings)
 }
 
-/** Makes the item due and claims it. */
 export async function makeDueAndClaim(
   db: TestDatabase,
   { outboxId, railType }: { readonly outboxId: string; readonly railType: string },
@@ -88,7 +86,6 @@ export async function makeDueAndClaim(
   return claimOnly(db, railType, settings)
 }
 
-/** Records an outcome of a leased item. */
 export function complete(
   db: TestDatabase,
   { outboxId, leaseToken }: { readonly outboxId: string; readonly leaseToken: string },
@@ -168,7 +165,6 @@ export interface AttemptRow {
   readonly outcome_unknown: boolean
 }
 
-/** Reads the attempts of an item, in order. */
 export async function attemptRows(db: TestDatabase, outboxId: string): Promise<AttemptRow[]> {
   const { rows } = await db.queryNoRole<AttemptRow>(
     'SELECT * FROM payment_outbox_attempts WHERE outbox_id = $1 ORDER BY attempt_no',

@@ -62,7 +62,6 @@ export async function enqueueUnknown(db: TestDatabase, overrides: Partial<Outbox
   return item
 }
 
-/** Creates a FAILED item. */
 export async function enqueueFailed(db: TestDatabase, overrides: Partial<OutboxInstruction> = {}): Promise<Enqueued> {
   const item = await enqueue(db, overrides)
   await complete(db, await claimOnly(db, item.railType), { state: 'FAILED', errorCode: 'REFUSED' })

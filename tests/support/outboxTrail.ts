@@ -2,7 +2,7 @@ import { foldTrail, type PendingRow } from '../../libs/outbox/foldTrail.js'
 import { readTrails } from '../../libs/outbox/reads/replay.js'
 import type { TestDatabase } from './database.js'
 
-/** Pending items by id, as their events and as the queue describe them. */
+/** Pending items by id: folded from their events, and read from the queue. */
 export interface TrailAndQueue {
   readonly folded: ReadonlyMap<string, PendingRow>
   readonly pending: ReadonlyMap<string, Partial<PendingRow>>

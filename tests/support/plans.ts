@@ -16,7 +16,7 @@ export interface PlanNode {
   readonly type: string
   readonly relation: string | undefined
   readonly index: string | undefined
-  /** Whether the index has a condition, instead of being read from its beginning. */
+  /** Whether the index is searched by a condition, instead of read from its beginning. */
   readonly isLookUp: boolean
   readonly loops: number
   /** Rows that were read, including filtered ones. */
@@ -119,7 +119,7 @@ function readStatement(message: string): ExecutedStatement[] {
   return [{ query, nodes: nodesOf(plan), buffers: plan['Shared Hit Blocks'] + plan['Shared Read Blocks'] }]
 }
 
-/** Flattens a plan. A bitmap index scan does not name its table, so the node takes the table of its parent. */
+/** Flattens a plan. A bitmap index scan names no table, so its node takes the table of the parent. */
 function nodesOf(plan: PlanJson, table?: string): PlanNode[] {
   const { 'Actual Loops': loops, 'Relation Name': relation = table } = plan
   const perLoop =
@@ -136,7 +136,6 @@ function nodesOf(plan: PlanJson, table?: string): PlanNode[] {
   return [node, ...(plan.Plans ?? []).flatMap((child) => nodesOf(child, inherited))]
 }
 
-/** Returns the scans of one table. */
 export function scansOf({ statements }: Execution, table: string): PlanNode[] {
   return statements.flatMap(({ nodes }) =>
     nodes.filter(({ relation, type }) => relation === table && type.endsWith('Scan')),

@@ -20,7 +20,6 @@ export function railRequest(given: Partial<RailRequest> = {}): RailRequest {
   }
 }
 
-/** Loads a rail with this adapter. */
 export function railOf(dispatch: Rail['dispatch'], given: object = {}): LoadedRail {
   return loadRail({ type: 'test', onUnknown: 'hold', dispatch, ...given })
 }

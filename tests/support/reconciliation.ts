@@ -3,7 +3,7 @@ import { call, onlyRow } from '../../libs/db/call.js'
 import type { Queryable } from '../../libs/db/index.js'
 import type { TestDatabase } from './database.js'
 
-/** Entry of a statement as SQL receives it. Without other facts: a booked debit of 10.50 EUR today. */
+/** Entry of a statement as SQL receives it. By default a booked debit of 10.50 EUR today. */
 export interface TestEntry {
   readonly outboxId?: string | null
   readonly candidates?: string

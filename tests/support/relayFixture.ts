@@ -17,11 +17,11 @@ import { auditLedger } from './ledgerFixture.js'
 
 /** Points at which a worker can be stopped with a leased payment, in order. */
 export type RelayPoint =
-  /** Leased and being validated; the rail is not called yet. */
+  /** The payment is leased and being validated. The rail is not called yet. */
   | 'claimed'
-  /** The adapter is called and has sent nothing yet. */
+  /** The adapter is called, and has sent nothing yet. */
   | 'called'
-  /** The rail has answered; the relayer does not know yet. */
+  /** The rail has answered, and the relayer has not received the answer yet. */
   | 'answered'
 
 export interface WorkerOptions {
@@ -164,7 +164,6 @@ export class RelayFixture {
     return [...unchecked.map((id) => `${id} was not checked`), ...broken]
   }
 
-  /** Reads a metric of this worker. */
   async metricOf(worker: Running, name: string): Promise<number> {
     const address = /"address":"([^"]+)"/.exec(worker.stderr())?.[1] ?? ''
     const answer = await fetch(`${address}/metrics`, { headers: { authorization: `Bearer ${ACCESS_TOKEN}` } })

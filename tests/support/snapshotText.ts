@@ -76,7 +76,7 @@ class SnapshotWriter {
     ]
   }
 
-  /** Returns the parts of a relation; columns in table order. */
+  /** Returns the columns, constraints and other parts of a relation. Columns are in table order. */
   #partsOf(kind: string, relation: string): readonly (readonly [string, Properties])[] {
     const parts = [...(this.#catalog.get(kind) ?? [])].filter(([name]) => name.startsWith(`${relation}.`))
     const named = parts.map(([name, properties]) => [name.slice(relation.length + 1), properties] as const)
@@ -91,7 +91,6 @@ class SnapshotWriter {
   }
 }
 
-/** Schema of the snapshot. */
 const SCHEMA = 'symphony'
 
 const FIRING: Readonly<Record<string, string>> = {

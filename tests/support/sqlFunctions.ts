@@ -998,7 +998,6 @@ async function createHeldItem(db: TestDatabase): Promise<string> {
   return outboxId
 }
 
-/** Creates a proposal by another person than the one who decides on it. */
 /** Creates a finding: a payment that the bank booked twice. Returns its id. */
 async function createFinding(db: TestDatabase): Promise<string> {
   const { outboxId, railType } = await enqueuePaid(db)
@@ -1007,6 +1006,7 @@ async function createFinding(db: TestDatabase): Promise<string> {
   return finding!.findingId
 }
 
+/** Creates a proposal by another person than the one who decides on it. */
 async function createProposal(db: TestDatabase): Promise<string> {
   const person = await createPerson(db, `proposer_${randomUUID().slice(0, 8)}`)
   return propose(person, await createHeldItem(db), 'FAILED')

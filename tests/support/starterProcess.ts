@@ -11,7 +11,7 @@ export interface Account {
   readonly gid: number
 }
 
-/** Report of a starter when its server is ready, or its error. */
+/** Report of a starter process: data of its ready server, or its error. */
 export interface Report {
   readonly url: string
   readonly port: number

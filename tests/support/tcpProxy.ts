@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import { portOf } from './portOf.js'
 
-/** Fate of bytes in transit: they pass, or are dropped without an error. */
+/** Treatment of bytes: they pass, or are dropped without an error. */
 type Traffic = 'flows' | 'answers vanish' | 'vanishes'
 
 interface TcpProxyOptions {

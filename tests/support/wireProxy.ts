@@ -56,7 +56,7 @@ export class WireProxy {
     return this.#connections.size
   }
 
-  /** Counts bytes from now on. If a strike is given, causes its fault once, at its byte. */
+  /** Counts bytes from now on. Causes the given fault once, at its byte. */
   arm(armed?: ArmedFault): void {
     this.#armed = armed
     this.#passed = { toServer: 0, toClient: 0 }

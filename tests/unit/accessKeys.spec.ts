@@ -41,7 +41,7 @@ function createTwice(secret: string): Promise<unknown> {
 }
 
 describe('the text of an API key', () => {
-  test('has a unique id and a 256-bit secret, which parseApiKey reads back', () => {
+  test('has a unique id and a 256-bit secret that parseApiKey parses', () => {
     const keys = Array.from({ length: 1_000 }, newApiKey)
     expect(new Set(keys.map(({ keyId }) => keyId)).size).toBe(1_000)
     for (const { key, keyId, secretHash } of keys) {
@@ -137,7 +137,7 @@ describe('an API key', () => {
     await other.query('ROLLBACK')
   })
 
-  test('is first in the list after its creation, without its hash', async () => {
+  test('is listed by ApiKeys.list without its hash, the newest key first', async () => {
     const { keyId } = await made()
     const listed = await new ApiKeys({ as: () => db.as('symphony_auditor') }).list()
     expect(listed[0]).toEqual({
@@ -155,7 +155,7 @@ describe('an API key', () => {
     })
   })
 
-  test('is refused if its id exists already (22023)', async () => {
+  test('is refused on creation if its id exists already (22023)', async () => {
     await createTwice('one')
     expect(await failureOf(createTwice('two'))).toMatchObject({ sqlstate: '22023' })
   })
@@ -277,7 +277,7 @@ describe('an actor gateway', () => {
     }
   })
 
-  test('is recognised by isActorGateway, separately for keys and for names', async () => {
+  test('is recognised by isActorGateway, separately for API keys and for named people', async () => {
     const { control } = await gatewayLogin(false)
     expect([await isActorGateway(control, 'keys'), await isActorGateway(control, 'names')]).toEqual([true, false])
     const naming = await gatewayLogin(true)
@@ -398,7 +398,7 @@ describe('a session of the dashboard', () => {
     expect(await failureOf(createBrowserSession(auth, session, SIGN_IN))).toMatchObject({ sqlstate: '22023' })
   })
 
-  test('is deleted after 30 days, or when its person has signed in 100 times since', async () => {
+  test('is deleted after 30 days, or once its person has signed in 100 times since', async () => {
     const old = await createSession({ owner: 'bob' })
     await db.queryNoRole(
       `UPDATE browser_sessions SET created_at = created_at - interval '31 days', expires_at = expires_at - interval '31 days'

@@ -42,7 +42,7 @@ test('cutAtPlaceholders splits at each $n placeholder, not at the same text in q
   })
 })
 
-describe('an adapter', () => {
+describe('an adapter of a database library', () => {
   test.for([
     ['sql', fromPostgresJs],
     ['trx', fromKysely],

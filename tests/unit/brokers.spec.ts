@@ -238,7 +238,7 @@ describe('the Kafka rail', () => {
   })
 })
 
-describe('for a NATS stream', () => {
+describe('with the configuration of a NATS stream,', () => {
   const NOON = Date.UTC(2026, 0, 1, 12)
   const at = (minutes: number) => new Date(NOON + minutes * 60_000)
   const stream = (state: Partial<NatsStreamInfo['state']>, given: Partial<NatsStreamInfo> = {}): NatsStreamInfo => ({
@@ -278,7 +278,7 @@ describe('for a NATS stream', () => {
     ['the stream is younger than the payment', false, stream({}, { created: at(1).toISOString() })],
     ['the stream may be younger than the payment', false, stream({}, { created: at(-0.5).toISOString() })],
     ['the creation time of the stream is invalid', false, stream({}, { created: 'yesterday' })],
-  ])('retainsEverythingSince detects messages that may be gone: %s (%s)', ([, expected, info]) => {
+  ])('retainsEverythingSince answers for each kind of stream: %s (%s)', ([, expected, info]) => {
     expect(retainsEverythingSince(info, at(0), MINUTE)).toBe(expected)
   })
 

@@ -107,7 +107,7 @@ describe('reportError', () => {
     })
   })
 
-  test('omits a cause that repeats the code and the message of the error', () => {
+  test('omits a cause that has the same code and message as the error', () => {
     const cause = Object.assign(new Error('HELD: proposal 7: bob approved it'), {
       severity: 'ERROR',
       code: 'P7006',
@@ -149,7 +149,7 @@ describe('reportError', () => {
   })
 })
 
-describe('the terminal', () => {
+describe('the terminal class of the command line', () => {
   test.each([
     [{ isTTY: true, env: {} }, true],
     [{ isTTY: false, env: {} }, false],

@@ -95,15 +95,15 @@ const NOTICE: AlertNotice = {
   at: '2026-01-31T09:00:00.000Z',
 }
 
-describe('a notice', () => {
-  test('for Slack is text with escaped characters', async () => {
+describe('a notice of an alert', () => {
+  test('is sent to Slack as text with escaped characters', async () => {
     expect(await sendNotice(channelOf('slack'), NOTICE)).toBeUndefined()
     const text = String(bodies()[0]?.['text'])
     expect(text).toContain('*Critical* SymphonyPaymentsHeld on payments')
     expect(text).toContain('&lt;b&gt;is held &amp; waits&lt;/b&gt;')
   })
 
-  test('for PagerDuty triggers and resolves the same incident by Events API v2', async () => {
+  test('triggers and resolves the same PagerDuty incident (Events API v2)', async () => {
     const channel = channelOf('pagerduty', { key: 'R0UTING' })
     await sendNotice(channel, NOTICE)
     await sendNotice(channel, { ...NOTICE, status: 'resolved' })
@@ -126,7 +126,7 @@ describe('a notice', () => {
     ])
   })
 
-  test('as JSON is signed by Standard Webhooks', async () => {
+  test('is sent as JSON with a Standard Webhooks signature', async () => {
     await sendNotice(channelOf('json'), NOTICE)
     const { headers, body } = server.received[0]!
     expect(JSON.parse(body)).toEqual(NOTICE)
@@ -135,7 +135,7 @@ describe('a notice', () => {
     expect(headers['webhook-signature']).toBe(`v1,${hmac}`)
   })
 
-  test('that the channel refuses gives a reason without the URL or the key', async () => {
+  test('fails with a reason that names neither URL nor key if the channel refuses it', async () => {
     answer = 500
     expect(await sendNotice(channelOf('slack'), NOTICE)).toBe('the channel answered 500')
     const unreachable = channelOf('slack', { url: 'http://127.0.0.1:1/secret-path' })
@@ -143,8 +143,8 @@ describe('a notice', () => {
   })
 })
 
-describe('an alert', () => {
-  test('is told once by two processes and after a restart, and its end is told once', async () => {
+describe('an alert with --notify', () => {
+  test('is sent once by two processes and after a restart, and so is its end', async () => {
     const channel = channelOf('json')
     let firing = [HELD]
     const both = [notifierOf({ channel, firing: () => firing }), notifierOf({ channel, firing: () => firing })]
@@ -153,7 +153,7 @@ describe('an alert', () => {
     await work(channel)
     expect(bodies()).toMatchObject([{ alert: HELD, status: 'firing', severity: expect.any(String) }])
     firing = []
-    // A process that never saw the alert sends its end.
+    // These processes never saw the alert fire, and still send its end.
     const restarted = [notifierOf({ channel, firing: () => firing }), notifierOf({ channel, firing: () => firing })]
     await Promise.all(restarted.map((one) => one.runOnce()))
     await work(channel)
@@ -167,7 +167,7 @@ describe('an alert', () => {
     expect(bodies()).toMatchObject([{ status: 'firing' }, { status: 'resolved' }, { status: 'firing' }])
   })
 
-  test('that still fires is told again after the interval, and a warning not in a critical channel', async () => {
+  test('is sent again after the repeat interval; a warning never goes to a critical channel', async () => {
     const channel = channelOf('json', { severity: 'critical' })
     const notifier = notifierOf({ channel, firing: () => [CRITICAL, 'SymphonyMessagesLate'], repeatSeconds: 0 })
     await notifier.runOnce()
@@ -179,7 +179,7 @@ describe('an alert', () => {
     ])
   })
 
-  test('that stops dispatch is sent directly, once, and no worker sends it later', async () => {
+  test('is sent directly and only once if it stops dispatch, and no worker sends it later', async () => {
     const channel = channelOf('pagerduty')
     const both = [1, 2].map(() => notifierOf({ channel, firing: () => [FROZEN] }))
     const counts = await Promise.all(both.map((one) => one.runOnce()))
@@ -190,7 +190,7 @@ describe('an alert', () => {
     expect(bodies()).toHaveLength(1)
   })
 
-  test('that stops dispatch is sent by a later round if the first process did not send it', async () => {
+  test('is sent in a later round if it stops dispatch and the first attempt failed', async () => {
     const channel = channelOf('json')
     answer = 503
     expect(await notifierOf({ channel, firing: () => [FROZEN] }).runOnce()).toEqual({ enqueued: 1, sentDirectly: 0 })
@@ -202,7 +202,7 @@ describe('an alert', () => {
     expect(bodies()).toMatchObject([{ alert: FROZEN, status: 'firing' }])
   })
 
-  test('about an unreachable database is sent once and ends once, without the database', async () => {
+  test('is sent once and ended once without the database if the database is unreachable', async () => {
     const channel = channelOf('json')
     let firing = [DATABASE_AWAY]
     const notifier = notifierOf({ channel, firing: () => firing })
@@ -217,7 +217,7 @@ describe('an alert', () => {
     ])
   })
 
-  test('that is sent directly has a rule of its name', () => {
+  test('has a rule of its name if it can be sent directly', () => {
     const names = ALERT_RULES.map(({ name }) => name)
     expect(names).toEqual(expect.arrayContaining([...STOPS_DISPATCH, DATABASE_AWAY]))
   })
@@ -232,8 +232,8 @@ async function load(content: unknown, env: Record<string, string> = {}) {
   return { path, load: () => loadNotifyFile(path, env) }
 }
 
-describe('the file of --notify', () => {
-  test('takes secrets from the environment and from files', async () => {
+describe('the file that --notify names', () => {
+  test('may take secrets from environment variables and from files', async () => {
     const given = {
       repeatHours: 1,
       channels: {
@@ -268,14 +268,14 @@ describe('the file of --notify', () => {
     [{ channels: { ops: { format: 'slack', url: 'https://x.example', key: 'S3CRET' } } }, 'ops.key'],
     [{ channels: { 'Ops Team': { format: 'slack', url: 'https://x.example' } } }, 'Ops Team'],
     [{ channels: { ops: { format: 'slack', url: 'https://x.example' } }, repeatHours: 0 }, 'repeatHours'],
-  ])('is refused with the place and without a secret: %j', async (content, place) => {
+  ])('is refused with the name of the wrong field and without a secret: %j', async (content, place) => {
     const error: unknown = await (await load(content)).load().catch((reason: unknown) => reason)
     expect(error).toBeInstanceOf(Error)
     expect(String(error)).toContain(place)
     expect(String(error)).not.toContain('S3CRET')
   })
 
-  test('is tried by symphony alerts test, which fails if a channel refuses', async () => {
+  test('is tested by symphony alerts test, which exits with 1 if a channel refuses the notice', async () => {
     const { path } = await load({ channels: { ops: { format: 'slack', url: `${server.url}/S3CRET` } } })
     const sent = await symphony(['alerts', 'test', '--notify', path])
     expect(sent).toMatchObject({ exitCode: 0, stdout: expect.stringContaining('ops') })

@@ -45,7 +45,7 @@ async function leftBehind(dataDir: string): Promise<readonly string[]> {
 }
 
 describe('symphony db', () => {
-  test('start leaves a server running, url prints its address, stop ends it; each can be repeated', async () => {
+  test('start leaves a server running, url prints its address, stop ends it; repeats are harmless', async () => {
     const dataDir = await freshDataDir()
     const folder = ['--data-dir', dataDir]
     const started = await symphony('db', 'start', ...folder)

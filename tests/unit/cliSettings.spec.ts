@@ -34,7 +34,7 @@ async function resolve({ words = [], env = {}, file, defaults }: Given): Promise
   return resolveSettings(NAMES, command.opts(), { env, terminal, signal: new AbortController().signal }, defaults)
 }
 
-describe('when settings are resolved', () => {
+describe('with settings from several sources,', () => {
   test('a flag overrides the environment, which overrides the file, which overrides the default', async () => {
     const words = ['--lease-seconds', '1', '--no-listen']
     const env = { LEASE_SECONDS: '2', OUTBOX_BATCH_SIZE: '3', SYMPHONY_LISTEN: 'true' }

@@ -100,7 +100,7 @@ test('commands that decide about or stop payments have --dry-run, --reason and -
   }
 })
 
-test('every command that ends by itself has --json, except completion', () => {
+test('every command that ends on its own has --json, except completion', () => {
   const mute = commands.filter(
     ({ commands: below, options }) => below.length === 0 && !options.some(({ names }) => names.includes('--json')),
   )

@@ -73,7 +73,7 @@ test('a key file that is invalid or readable by others is refused; its content i
   expect((await enqueue('never', {}, '--vault-keys', join(folder, 'none'))).exitCode).toBe(2)
 })
 
-test('a running process finds a key that is added to its key file', async () => {
+test('a running process uses a key that is added to its key file later', async () => {
   const file = await MasterKeyFile.open(keys)
   expect(await file.find('three')).toBeUndefined()
   await vault('keygen', keys, '--id', 'three', '--not-current')

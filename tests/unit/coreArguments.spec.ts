@@ -45,7 +45,7 @@ describe('boundedInteger', () => {
   )
 })
 
-describe('for id arguments', () => {
+describe('with id arguments,', () => {
   test.each(['a', '~', '!', 'x'.repeat(ID_LENGTH_MAX), "Robert');DROP-TABLE", '{"a":1}'])(
     'requiredId accepts %.30s',
     (id) => {
@@ -127,7 +127,7 @@ describe('createWorkerId', () => {
   })
 })
 
-describe('for text arguments', () => {
+describe('with text arguments,', () => {
   test.each(['a', ' a ', 'x'.repeat(10), 'é😀', 'a\t\r\nb'])('requiredText accepts %s', (text) => {
     expect(requiredText('reason', text, 10)).toBe(text)
   })

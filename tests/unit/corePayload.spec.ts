@@ -160,7 +160,7 @@ describe('encodePayload with an invalid payload', () => {
     expect(error).toMatchObject({ code: 'ARGUMENT_OUT_OF_RANGE', argument })
   })
 
-  test('runs no code of the payload', () => {
+  test('calls no getter, toJSON or proxy trap of the payload', () => {
     let calls = 0
     const spy = () => (calls += 1)
     const hostile = [
@@ -173,7 +173,7 @@ describe('encodePayload with an invalid payload', () => {
     expect(calls).toBe(0)
   })
 
-  test('describes the refused value in the error', () => {
+  test('describes the kind of the refused value in the error', () => {
     expect(() => encodePayload(withProperty('a', { get: () => 1, enumerable: true }))).toThrow(
       /got a getter or setter$/,
     )

@@ -13,7 +13,7 @@ describe('TokenBucket', () => {
     expect(bucket.available).toBe(4)
   })
 
-  test('returns the time until enough tokens are available', () => {
+  test('returns the waiting time until enough tokens are available', () => {
     const { bucket } = bucketAt(2, 4)
     expect(bucket.waitMs(4)).toBe(0)
     bucket.take(3)
@@ -21,7 +21,7 @@ describe('TokenBucket', () => {
     expect(bucket.waitMs(2)).toBe(500)
   })
 
-  test('makes later callers wait longer if a caller takes more tokens than are available', () => {
+  test('makes later callers wait longer after a caller took more tokens than were available', () => {
     const { bucket, time } = bucketAt(1, 1)
     bucket.take(3)
     expect(bucket.available).toBe(-2)

@@ -24,7 +24,7 @@ const EVENTS = [
 ]
 
 describe('EventReader', () => {
-  test('returns the events of a stream, and none for heartbeats and unknown fields', () => {
+  test('returns the events of a stream, and nothing for heartbeats and unknown fields', () => {
     expect(new EventReader().read(STREAM)).toEqual(EVENTS)
   })
 
@@ -46,7 +46,7 @@ describe('EventReader', () => {
   })
 })
 
-describe('when values are formatted', () => {
+describe('with formatted values,', () => {
   test.each([
     [0, '0 s'],
     [0.25, '250 ms'],
@@ -103,7 +103,7 @@ test('shellQuoted quotes any text as one shell word that runs nothing', () => {
   }
 })
 
-test('pageForAlert returns a page for fifteen alert rules and undefined for other names', () => {
+test('pageForAlert returns a page for fifteen alert rules and undefined for all others', () => {
   const led = ALERT_RULES.flatMap(({ name }) => (pageForAlert(name) === undefined ? [] : [name]))
   expect(led).toEqual([
     'SymphonyOldestPendingAge',

@@ -95,7 +95,7 @@ describe('the proof of an unchanged payment', () => {
     expect(rows).toEqual([{ count: size }])
   })
 
-  test('is valid in blocks of 3 rows, whatever the outcome of the payment', async () => {
+  test('is valid in blocks of 3 rows, for payments of every outcome', async () => {
     await ledger.fill()
     await ledger.sealAll(3)
     const { rows } = await ledger.db.queryNoRole<{ id: string }>(
@@ -124,13 +124,13 @@ describe('the proof of an unchanged payment', () => {
     expect(sound.rows.map(({ nodes }) => nodes.length > 1)).toEqual([true, true, true, true, true])
   })
 
-  test('contains the payload of the last attempt, and null without an attempt', async () => {
+  test('contains the payload of the last attempt, or null without an attempt', async () => {
     expect(JSON.parse(payloadIn(sound) ?? '')).toEqual({ note: 'ü€😀', amount: '12.50' })
     expect(payloadIn(await proofOf((await enqueue(ledger.db)).outboxId))).toBeNull()
   })
 })
 
-describe('an unsealed row', () => {
+describe('an unsealed row in a ledger proof', () => {
   test('is valid only if it belongs to the payment', async () => {
     const { outboxId } = await enqueueAndFail(ledger.db, 1)
     const open = await proofOf(outboxId)
@@ -146,7 +146,7 @@ describe('an unsealed row', () => {
   })
 })
 
-describe('a masked row', () => {
+describe('a masked row in a ledger proof', () => {
   test('is valid with its masked payload, and with its full payload (payloads=plain)', async () => {
     expect((await checkProof(masked)).map(({ isMasked, defect }) => [isMasked, defect])).toEqual([
       [false, undefined],
@@ -185,7 +185,7 @@ const attempt =
   ({ rows }) =>
     tamper(rows[1]!)
 
-describe('a changed proof', () => {
+describe('a ledger proof that was changed', () => {
   test.each<[string, Tamper, string]>([
     ['a byte of a record', attempt((row) => (row.record = flipped(row.record, -1))), 'it differs from what was sealed'],
     [

@@ -90,14 +90,14 @@ describe('when a Symphony function or trigger raises an error', () => {
     }
   })
 
-  test('the hint of a raised PostgreSQL state is the remedy, before the remedy for that state', async () => {
+  test('its HINT becomes the remedy, instead of the default remedy of the SQLSTATE', async () => {
     expect(await raise(worker, '42501')).toMatchObject({ code: 'INSUFFICIENT_PRIVILEGE', remedy: 'a hint' })
     expect(await raise(worker, '40001')).toMatchObject({ code: 'SERIALIZATION_FAILURE', remedy: 'a hint' })
     const refused = await worker.query('SELECT * FROM pg_catalog.pg_authid').catch((error: unknown) => error)
     expect(refused).toMatchObject({ remedy: expect.stringContaining('symphony deploy --create-login') })
   })
 
-  test('its SQLSTATE is one of the 18 that RAISED_SQLSTATES lists', () => {
+  test('its SQLSTATE is one of the 18 in RAISED_SQLSTATES', () => {
     expect([...RAISED_SQLSTATES.keys()].toSorted()).toEqual(
       [
         '22023',
@@ -233,9 +233,12 @@ describe('SQLSTATEs of PostgreSQL', () => {
     ['22XXX', 'fatal'],
     ['HV000', 'fatal'],
     ['99999', 'fatal'],
-  ] as const)('that are not listed get the disposition of their class: %s is %s', async ([sqlstate, disposition]) => {
-    expect(await raise(worker, sqlstate)).toMatchObject({ sqlstate, disposition })
-  })
+  ] as const)(
+    'get the disposition of their class if they are not listed: %s is %s',
+    async ([sqlstate, disposition]) => {
+      expect(await raise(worker, sqlstate)).toMatchObject({ sqlstate, disposition })
+    },
+  )
 
   test('never have the disposition unknown before COMMIT is sent', async () => {
     for (const phase of ['connecting', 'uncommitted'] as const) {
@@ -332,7 +335,7 @@ describe("an error of the caller's client", () => {
   })
 })
 
-test('a connection that broke while it was opened is worth another attempt', () => {
+test('an error while a connection is opened has disposition retry (CONNECT_FAILED)', () => {
   const error = new Error('Client has encountered a connection error and is not queryable')
   expect(toDatabaseError(error, { phase: 'connecting' })).toMatchObject({
     code: 'CONNECT_FAILED',

@@ -33,14 +33,14 @@ test('a login transaction runs in the login role, with settings for this transac
   expect(after).toEqual([{ timeout: '0' }])
 })
 
-test('a script of several statements is rolled back as a whole', async () => {
+test('a login transaction rolls back a script of several statements as a whole', async () => {
   const script = 'INSERT INTO symphony.entry VALUES (1); INSERT INTO symphony.entry VALUES (2); SELECT 1 / 0'
   await expect(login.transaction('READ WRITE', (tx) => tx.query(script))).rejects.toMatchObject({ sqlstate: '22012' })
   const { rows } = await login.transaction('READ ONLY', (tx) => tx.query(COUNT))
   expect(rows).toEqual([{ count: 0n }])
 })
 
-test('READ ONLY refuses writes (25006) and reads one snapshot', async () => {
+test('a READ ONLY login transaction refuses writes (25006) and reads one snapshot', async () => {
   const write = login.transaction('READ ONLY', (tx) => tx.query('INSERT INTO symphony.entry VALUES (9)'))
   await expect(write).rejects.toMatchObject({ sqlstate: '25006' })
   await login.transaction('READ ONLY', async (tx) => {
@@ -50,7 +50,7 @@ test('READ ONLY refuses writes (25006) and reads one snapshot', async () => {
   })
 })
 
-test('a COMMIT that the server answers with ROLLBACK throws TransactionAbortedError', async () => {
+test('a login transaction throws TransactionAbortedError if COMMIT is answered with ROLLBACK', async () => {
   const swallowing = login.transaction('READ WRITE', async (tx) => {
     await tx.query('SELECT 1 / 0').catch(() => {})
   })

@@ -134,7 +134,7 @@ describe.for(['none', 'transaction'] as const)('options of openDatabase with poo
     expect((await database.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
   })
 
-  test('differ in a reopened database, whose statements and locks may take longer', async () => {
+  test('can be raised by reopen(), which leaves the first database unchanged', async () => {
     const database = fixture.open({ pooler, statementTimeoutMs: 4_321, lockTimeoutMs: 1_234 })
     const patient = database.reopen({ statementTimeoutMs: 600_000 })
     const names = ['statement_timeout', 'lock_timeout']

@@ -67,7 +67,7 @@ test('blank role names and "none" are refused before any I/O', async () => {
   }
 })
 
-test('a role that a statement changes is restored before the connection is used again', async () => {
+test('a role that a statement changes is restored before the connection is reused', async () => {
   const database = fixture.open({ connectionsMax: 1 })
   const pid = async () =>
     (await database.queryAsRole<{ pid: number }>(fixture.worker, 'SELECT pg_backend_pid() AS pid')).rows
@@ -123,7 +123,7 @@ test('call() keeps the connection and its role after an error, and fails if the 
   await fixture.admin.query(`DROP FUNCTION symphony.who; DROP OWNED BY ${revocable}; DROP ROLE ${revocable}`)
 })
 
-test('a role that a transaction changes is restored before the connection is used again', async () => {
+test('a role that a transaction changes is restored before the connection is reused', async () => {
   const database = fixture.open({ connectionsMax: 1 })
   await database.transactionAsRole(fixture.worker, async (tx) => {
     await tx.query(`SET ROLE ${fixture.reader}`)

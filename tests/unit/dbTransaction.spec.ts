@@ -61,7 +61,7 @@ describe.for(['none', 'transaction'] as const)('a transaction with pooler %s', (
     },
   )
 
-  test('keeps the connection after a rollback', async () => {
+  test('keeps its connection open after a rollback', async () => {
     const single = fixture.open({ pooler, connectionsMax: 1 })
     const pid = async () => (await single.queryAsRole(fixture.worker, PID)).rows
     const before = await pid()
@@ -171,7 +171,7 @@ describe.for(['none', 'transaction'] as const)('a transaction with pooler %s', (
     expect(await entries()).toEqual([1])
   })
 
-  test('may run at the same time as another transaction, or after it', async () => {
+  test('may run concurrently with another transaction, or after it', async () => {
     const insert = (n: number) => database.transactionAsRole(fixture.worker, (tx) => tx.query(INSERT, [n]))
     await Promise.all([insert(1), insert(2)])
     let later: Promise<unknown> | undefined
@@ -303,7 +303,7 @@ async function busySessions(): Promise<number> {
 
 const add = (queryable: Queryable) => call<{ total: unknown }>(queryable, 'add_up', [1, 2n])
 
-describe('call()', () => {
+describe('call() of libs/db', () => {
   test('quotes the function name and qualifies it by the schema of the handle', async () => {
     const schema = 'My "odd" Schema'
     await fixture.admin.query(`

@@ -20,7 +20,7 @@ async function read(expression: string, values?: readonly unknown[]): Promise<un
   return rows[0]?.value
 }
 
-describe('a query result', () => {
+describe('a query result of libs/db', () => {
   test.for([
     ['int8 past 2^53', `9007199254740993::int8`, 9_007_199_254_740_993n],
     ['int8[]', `ARRAY[9223372036854775807, NULL, -1]::int8[]`, [9_223_372_036_854_775_807n, null, -1n]],
@@ -91,7 +91,7 @@ describe('a query result', () => {
   })
 })
 
-describe('a query parameter', () => {
+describe('a query parameter of libs/db', () => {
   test.for([
     ['a bigint', '$1::int8', 9_007_199_254_740_993n],
     ['a date', '$1::timestamptz', new Date('2026-02-03T04:05:06.789Z')],
@@ -151,7 +151,7 @@ function askChanging(): Promise<unknown[]> {
   return Promise.all([1, 1, 1, 1].map(ask))
 }
 
-describe('prepared statements', () => {
+describe('prepared statements of libs/db', () => {
   test('are kept only for queries with parameters, at most 256', async () => {
     const direct = fixture.open({ connectionsMax: 1 })
     const texts = async () => {

@@ -94,14 +94,14 @@ describe('a login of the HTTP API', () => {
     expect(() => parseLoginRequest('web=control+names')).toThrow(/api\+names joined by \+, got "names"/)
   })
 
-  test('is the only login that becomes a gateway', async () => {
+  test('is a gateway, unlike a login with only control and auth', async () => {
     const before = await gateways()
     await createLogin({ name: nameFor('ops'), roles: ['control', 'auth'] })
     expect(await gateways()).toEqual(before)
   })
 })
 
-describe('an existing login', () => {
+describe('an existing login that deploy() is asked to create', () => {
   test('keeps its password and gets the roles', async () => {
     const name = nameFor('again')
     const password = await createLogin({ name, roles: ['executor'] })
@@ -159,7 +159,7 @@ describe('the password of a login', () => {
   })
 })
 
-describe('a login request', () => {
+describe('a login request (--create-login)', () => {
   test.each([
     ['app=ingest', { name: 'app', roles: ['ingest'] }],
     ['a=b=executor+control', { name: 'a=b', roles: ['executor', 'control'] }],

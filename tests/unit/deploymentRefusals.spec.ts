@@ -57,7 +57,7 @@ describe('objects of the legacy outbox', () => {
   })
 })
 
-describe('an existing schema', () => {
+describe('an existing schema that is deployed to', () => {
   test('is taken over if it is empty', async () => {
     await createSchema()
     await deploy({ url: db.url, schema })
@@ -183,7 +183,7 @@ describe('deploy with rolesOnly', () => {
   })
 })
 
-describe('a dry run', () => {
+describe('a dry run of deploy', () => {
   test('changes nothing, and its SQL deploys the same schema', async () => {
     const { sql, outcome } = await deploy({ url: db.url, schema, dryRun: true })
     expect(outcome).toBe('planned')
@@ -217,7 +217,7 @@ describe('a dry run', () => {
   })
 })
 
-describe('--dedicated-database', () => {
+describe('deploy with dedicatedDatabase', () => {
   test('leaves PUBLIC neither TEMP nor CREATE', async () => {
     await db.queryNoRole('GRANT CREATE ON SCHEMA public TO PUBLIC')
     await deploy({ url: db.url, schema, dedicatedDatabase: true })

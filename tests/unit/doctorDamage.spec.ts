@@ -47,7 +47,7 @@ describe('doctor', () => {
     ])
   })
 
-  test('reports an open finding without its finding (OPEN_FINDINGS_MATCH)', async () => {
+  test('reports a row of open findings without its finding (OPEN_FINDINGS_MATCH)', async () => {
     await db.queryNoRole(
       `INSERT INTO reconciliation_open_findings VALUES (gen_random_uuid(), 'paid_twice', 'critical', now())`,
     )
@@ -118,7 +118,7 @@ describe('doctor', () => {
   })
 })
 
-test('only a full examination finds damage in older items', async () => {
+test('doctor finds damage in older items only with full: true', async () => {
   await db.queryNoRole(`DELETE FROM payment_outbox_pending WHERE instruction_id = 'i2'`)
   await db.queryNoRole(`
     SELECT enqueue_payment_outbox_batch(array_agg('b' || n), array_agg('q'::text), array_agg('k'::text), array_agg('rail'::text), array_agg('{}'::jsonb))

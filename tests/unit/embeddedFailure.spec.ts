@@ -29,7 +29,7 @@ async function pretend(folder: string, { initdb = INITDB_OK, postgres = FOREVER 
   return binaries
 }
 
-// Not `exec sleep`: the tests look for the path of the script in the process list.
+// A loop instead of `exec sleep`, because the tests search the process list for the path of the script.
 const FOREVER = 'while :; do sleep 0.02; done'
 const INITDB_OK = `for arg; do case $arg in --pgdata=*) echo 18 > "\${arg#--pgdata=}/PG_VERSION";; esac; done`
 
@@ -143,7 +143,7 @@ test('an embedded server inherits neither the environment nor the working folder
   await failureOf(startEmbedded({ dataDir, binaries }))
   const [cwd, ...environment] = (await readFile(join(folder, 'seen'), 'utf8')).trim().split('\n')
   expect(cwd).toBe('/')
-  // The shell sets the other variables.
+  // The shell that runs the script adds four variables of its own.
   const names = environment.map((entry) => entry.split('=', 1)[0] ?? '').toSorted()
   expect(names.filter((name) => !['_', 'OLDPWD', 'PWD', 'SHLVL'].includes(name))).toEqual(['LC_ALL', 'PATH'])
 })

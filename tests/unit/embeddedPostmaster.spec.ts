@@ -37,7 +37,7 @@ async function script(name: string, body: string): Promise<string> {
   return path
 }
 
-/** Starts with this pid in the lock file. Returns the PG_GRANDPARENT_PID that the server gets, or "unset". */
+/** Starts a server with this pid in the lock file. Returns the PG_GRANDPARENT_PID that the server gets, or "unset". */
 async function ignoringPidFile(pid: number): Promise<string> {
   await writeFile(join(dataDir, 'postgres/data/postmaster.pid'), `${pid}\n${dataDir}\n0\n5432\n\n\n\nready\n`)
   await startEmbedded({ dataDir, binaries, startTimeoutMs: 5_000 }).catch(() => {})
@@ -53,29 +53,29 @@ async function running(file: string, ...args: readonly string[]): Promise<number
 
 const STAY = 'echo here; while :; do sleep 0.05; done'
 
-test('a start ignores the recorded pid if it is not that of a PostgreSQL', async () => {
+test('startEmbedded ignores a recorded pid that belongs to no PostgreSQL', async () => {
   const pid = await running('sh', '-c', STAY)
   expect(await ignoringPidFile(pid)).toBe(String(pid))
 })
 
-test('a start ignores the recorded pid if it is that of a PostgreSQL of another folder', async () => {
+test('startEmbedded ignores a recorded pid that belongs to a PostgreSQL of another folder', async () => {
   const other = await script('other/postgres', STAY)
   const pid = await running(other, '-D', '/another/folder', '-c', 'port=5433')
   expect(await ignoringPidFile(pid)).toBe(String(pid))
 })
 
-test('a start does not ignore the recorded pid if the folder of its PostgreSQL is unknown', async () => {
+test('startEmbedded keeps a recorded pid if the folder of its PostgreSQL is unknown', async () => {
   const other = await script('other/postgres', STAY)
   expect(await ignoringPidFile(await running(other, '-D', 'data'))).toBe('unset')
 })
 
-test('a start does not ignore the recorded pid if its process has ended', async () => {
+test('startEmbedded keeps a recorded pid whose process has ended', async () => {
   const child = spawn('true')
   await once(child, 'exit')
   expect(await ignoringPidFile(child.pid ?? Number.NaN)).toBe('unset')
 })
 
-test('a start adopts a live server of the same folder and does not ignore its pid', async () => {
+test('startEmbedded adopts a live server of the same folder and keeps its recorded pid', async () => {
   const other = await script('other/postgres', STAY)
   const pid = await running(other, '-D', join(dataDir, 'postgres/data'), '-c', 'port=5432')
   expect(await ignoringPidFile(pid)).toBe('unset')

@@ -42,7 +42,7 @@ async function postmasterPid(dataDir: string): Promise<number> {
   return Number.parseInt(await readFile(join(dataDir, 'postgres/data/postmaster.pid'), 'utf8'), 10)
 }
 
-describe('in a fresh folder', () => {
+describe('startEmbedded in a fresh folder:', () => {
   test.each<PostgresVersion>([15, 16, 17, 18])(
     'PostgreSQL %i starts with fsync and checksums, listens on 127.0.0.1 and needs a password',
     async (version) => {
@@ -114,7 +114,7 @@ describe('in a fresh folder', () => {
   })
 })
 
-describe('the next start', () => {
+describe('the next startEmbedded in a used folder', () => {
   test('reuses the data, the password and the port', async () => {
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
@@ -126,7 +126,7 @@ describe('the next start', () => {
     expect(await query(second.url, 'SELECT answer FROM kept')).toEqual([{ answer: 42 }])
   })
 
-  test('takes another port if the last one is in use, or fails if that port is required', async () => {
+  test('takes another port if the last one is in use, and fails if port was set explicitly', async () => {
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
     await first.stop()
@@ -220,7 +220,7 @@ describe('the next start', () => {
   })
 })
 
-describe('an unusable folder', () => {
+describe('an unusable folder of startEmbedded', () => {
   test('is refused with a remedy if it is not accessible (EMBEDDED_DATA_DIR)', async () => {
     const dataDir = await usedDataDir()
     if (process.getuid?.() === 0) {

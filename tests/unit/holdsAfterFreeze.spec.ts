@@ -62,7 +62,7 @@ describe('a payment held after a freeze', () => {
     }
   })
 
-  test('shows no freeze after a later attempt of the payment', async () => {
+  test('shows no freeze once a later attempt of the payment is recorded', async () => {
     const { outboxId, railType } = await heldAfterFreeze('another restore')
     await db.queryNoRole(
       'UPDATE payment_outbox_pending SET hold_reason = NULL, held_by = NULL, held_at = NULL WHERE outbox_id = $1',

@@ -69,13 +69,13 @@ describe('POST /v1/instructions', () => {
     })
   })
 
-  test('answers after the commit: another connection sees the item at once', async () => {
+  test('answers after the commit, so that another connection sees the item at once', async () => {
     const instruction = body()
     await fixture.post(instruction, key)
     expect(await countItems(instruction.instructionId)).toBe(1)
   })
 
-  test('answers 200 with the same item for a repetition, whatever its state', async () => {
+  test('answers 200 with the first item for a repetition, whatever the state of the item', async () => {
     const instruction = body()
     const first = await bodyOf(await fixture.post(instruction, key))
     const again = await fixture.post(instruction, key)
@@ -276,7 +276,7 @@ describe('GET /v1/instructions/{instructionId}', () => {
   })
 })
 
-describe('every path', () => {
+describe('every path of the API', () => {
   test('answers 405 with Allow for a method that it has no route for', async () => {
     for (const path of new Set(fixture.routes.map((route) => route.path))) {
       const methods = fixture.routes.filter((route) => route.path === path).map(({ method }) => method)
@@ -288,8 +288,8 @@ describe('every path', () => {
   })
 })
 
-describe('HEAD', () => {
-  test('answers like GET without a body on every route, with the same access rules', async () => {
+describe('HEAD of every route', () => {
+  test('answers like GET, without a body and with the same access rules', async () => {
     const got = fixture.routes.filter(({ method }) => method === 'GET')
     for (const { path, access } of got) {
       const url = `${fixture.address}${path.replaceAll(/\{\w+\}/g, 'x')}`
@@ -349,7 +349,7 @@ describe('access to the API', () => {
     expect((await fetch(`${closed.address}/healthz`)).status).toBe(200)
   })
 
-  test('is not offered by a server with api none (404)', async () => {
+  test('is not offered by a server with api: none (404)', async () => {
     const worker = await openHttpFixture(db, { api: 'none' })
     onTestFinished(() => worker.close())
     expect((await worker.post(body(), key)).status).toBe(404)
@@ -358,7 +358,7 @@ describe('access to the API', () => {
 })
 
 describe('the database role of a route', () => {
-  test('must match the route: with swapped roles, reads and enqueues fail (500)', async () => {
+  test('must be the role of the route: with swapped roles, reads and enqueues fail (500)', async () => {
     const swapped = await openHttpFixture(db, {
       roles: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
     })
@@ -370,7 +370,7 @@ describe('the database role of a route', () => {
   })
 })
 
-describe('on every server', () => {
+describe('on every HTTP server,', () => {
   test('/healthz and /readyz need no token, and /readyz answers 503 while isReady is false', async () => {
     let ready = true
     const changing = await openHttpFixture(db, { isReady: async () => ready })
@@ -402,7 +402,7 @@ describe('on every server', () => {
   })
 })
 
-describe('an unavailable database', () => {
+describe('an unavailable database behind the API', () => {
   test('causes 503 if it is unreachable; the answer says that nothing was accepted', async () => {
     const role = databaseAt('postgres://unknown-user@127.0.0.1:1/none').as('symphony_ingest')
     const dark = await openHttpFixture(db, { roles: { ingest: role, readonly: role } })
@@ -468,7 +468,7 @@ describe('the id of a request', () => {
     ['a valid id', 'trace-7', true],
     ['a space in the id', 'a b', false],
     ['an id of 129 characters', 'x'.repeat(129), false],
-  ])('is the given X-Request-Id if that is valid: %s', async (_, given, kept) => {
+  ])('is X-Request-Id of the request if that is valid: %s', async (_, given, kept) => {
     const response = await fixture.call('/v1/instructions/unknown-instruction', { headers: { 'x-request-id': given } })
     const { requestId } = await problemOf(response)
     expect(response.headers.get('x-request-id')).toBe(requestId)
@@ -476,7 +476,7 @@ describe('the id of a request', () => {
   })
 })
 
-describe('the log', () => {
+describe('the log of the HTTP server', () => {
   test('has a line per request, without payload, token or values of database errors', async () => {
     const quiet = await openHttpFixture(db, {
       roles: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
@@ -493,7 +493,7 @@ describe('the log', () => {
     expect(quiet.logged()).not.toContain(TOKEN)
   })
 
-  test('has no error for a mistake of the client', async () => {
+  test('has no error line for a mistake of the client', async () => {
     const calm = await openHttpFixture(db)
     onTestFinished(() => calm.close())
     await calm.post('{', key)

@@ -170,7 +170,7 @@ function hasCount(point: object): boolean {
   return Object.values(point).some((value) => typeof value === 'number' && value > 0)
 }
 
-describe('an API key', () => {
+describe('an API key sent to the HTTP server', () => {
   test('gives access to the routes of its scope, and /v1/me shows its owner', async () => {
     const { key, keyId } = await createKey(db, {
       scopes: ['read'],
@@ -189,7 +189,7 @@ describe('an API key', () => {
     expect((await fixture.call(`/v1/instructions/${EXAMPLE.instructionId}`, { headers })).status).toBe(200)
   })
 
-  test('is not needed with the access token of the process, which has every scope', async () => {
+  test('is not needed with the access token of the process, which grants every scope', async () => {
     expect(await bodyOf(await fixture.call('/v1/me'))).toMatchObject({
       owner: 'access-token',
       scopes: SCOPES,
@@ -234,7 +234,7 @@ describe('an API key', () => {
     expect(fixture.logged()).not.toContain(TOKEN)
   })
 
-  test('bound to participants enqueues for them only, alone or in a batch', async () => {
+  test('restricted to participants, enqueues payments of these only, alone or in a batch', async () => {
     const { key } = await createKey(db, { scopes: ['ingest'], owner: 'shop', participants: ['mine'] })
     const post = (path: string, body: object) =>
       fixture.call(path, {
@@ -254,7 +254,7 @@ describe('an API key', () => {
     expect(rows).toEqual([{ instruction_id: 'bound-1' }])
   })
 
-  test('bound to participants sees only their items, in every list', async () => {
+  test('restricted to participants, sees only their items, in every list', async () => {
     const item = await enqueue(db, { participantId: 'mine-alone' })
     const { key } = await createKey(db, { scopes: ['read'], owner: 'shop', participants: ['mine-alone'] })
     const headers = { authorization: `Bearer ${key}` }
@@ -270,7 +270,7 @@ describe('an API key', () => {
   })
 })
 
-/** Routes that a token can call without a query in a role of theirs. */
+/** Routes that run no query in a role of the API when they are called with the token. */
 const NO_ROLE = new Set(['/v1/me', '/v1/session', '/v1/stream', '/v1/alerts', '/v1/databases', '/metrics'])
 
 describe('the database role of a route', () => {
@@ -306,7 +306,7 @@ describe('the database role of a route', () => {
   })
 })
 
-describe('on an HTTP server', () => {
+describe('on an HTTP server,', () => {
   test('a key over its rate gets 429 with Retry-After; another key does not', async () => {
     const clock = new HandClock()
     const limited = await openHttpFixture(db, { limits: { requestsPerSecond: 2 }, clock })
@@ -323,7 +323,7 @@ describe('on an HTTP server', () => {
     expect([(await me(one)).status, (await me(one)).status]).toEqual([200, 429])
   })
 
-  test('a long body counts as several requests, but never more than the burst', async () => {
+  test('a long body counts as several requests, at most as many as the burst allows', async () => {
     const clock = new HandClock()
     const limited = await openHttpFixture(db, { limits: { requestsPerSecond: 2 }, clock })
     onTestFinished(() => limited.close())

@@ -60,7 +60,7 @@ describe('dashboard files', () => {
     expect(response.headers.get('content-length')).toBe(String(PAGE.length))
   })
 
-  test('are immutable with a hash in the name; the page is revalidated by its ETag', async () => {
+  test('are cached for ever if the name has a hash; the page is revalidated by its ETag', async () => {
     const asset = await fetch(`${fixture.address}/assets/main-Ab3dEf9h.js`)
     expect(asset.headers.get('content-type')).toBe('text/javascript; charset=utf-8')
     expect(asset.headers.get('cache-control')).toContain('immutable')

@@ -36,7 +36,7 @@ test('GET /v1/dispatch shows neither freeze nor epoch before the first claim', a
   expect(await dispatch()).toEqual({ frozen: false, freeze: null, lifted: null, epoch: null })
 })
 
-test('a freeze stops claims until it is lifted; freeze and lift record person and reason', async () => {
+test('a freeze over HTTP stops claims until it is lifted; both record person and reason', async () => {
   await enqueueAndClaim(db)
   const { railType } = await enqueue(db)
   expect(await dispatch()).toMatchObject({ frozen: false, freeze: null, epoch: { number: 1, timeline: 1 } })
@@ -83,7 +83,7 @@ test('GET /v1/dispatch shows cause and meaning of a freeze that the database det
   await ask('/v1/dispatch/lift', { reason: 'compared' })
 })
 
-test('a freeze is not lifted without a reason or with a read key', async () => {
+test('a freeze cannot be lifted without a reason or with a read key', async () => {
   await ask('/v1/dispatch/freeze', { reason: 'for this test' })
   const reader = await createKey(db, { owner: 'rita', scopes: ['read'] })
   expect(await problemOf(await ask('/v1/dispatch/lift', { reason: '' }))).toMatchObject({ argument: 'reason' })
@@ -95,7 +95,7 @@ test('a freeze is not lifted without a reason or with a read key', async () => {
   await ask('/v1/dispatch/lift', { reason: 'compared' })
 })
 
-test('a timer is cancelled once; a second call or an unknown id changes nothing', async () => {
+test('a timer is cancelled once over HTTP; a second call or an unknown id changes nothing', async () => {
   const { timerId } = await createTimer(db, { dueAt: new Date('2099-01-01T00:00:00Z') })
   expect(await cancel(timerId)).toEqual({ changed: true })
   expect(await cancel(timerId)).toEqual({ changed: false })
@@ -104,7 +104,7 @@ test('a timer is cancelled once; a second call or an unknown id changes nothing'
   expect(rows).toEqual([{ state: 'CANCELLED' }])
 })
 
-test('a pause of an unknown name is refused with a suggestion (UNKNOWN_NAME), unless forced', async () => {
+test('a pause of an unknown name is refused with a suggestion (UNKNOWN_NAME) unless forced', async () => {
   const { railType } = await enqueue(db)
   const name = railType.toUpperCase()
   const refused = await ask('/v1/pauses', { kind: 'rail', name, reason: 'closed' })

@@ -63,7 +63,7 @@ function recordsOf(csv: string): Record<string, string>[] {
   return records.map((cells) => Object.fromEntries(columns.map((column, index) => [column, cells[index] ?? ''])))
 }
 
-describe('an export', () => {
+describe('an export of a list over HTTP', () => {
   test('has the rows and values of all pages of the list, as NDJSON and as CSV', async () => {
     const items = await listed(`/v1/outbox?rail=${RAIL}`)
     expect(items).toHaveLength(ROWS)
@@ -99,7 +99,7 @@ describe('an export', () => {
     expect(await textAt('/v1/holds?format=csv')).toContain('proposal.proposalId,')
   })
 
-  test('shows a text as text, also if a spreadsheet would run it as a formula', async () => {
+  test('writes each value as text, even if a spreadsheet would run it as a formula', async () => {
     const { control } = await createPerson(db, 'alice')
     const reasons = ['=HYPERLINK("http://x";"y")', '+1', '-1', '@SUM(1)', 'a "quoted", line', 'two\nlines', 'größer ✓']
     for (const reason of reasons) {
@@ -117,21 +117,26 @@ describe('an export', () => {
     )
   })
 
-  test('of a key restricted to participants has only their rows', async () => {
+  test('has only the rows of its participants if the key is restricted to participants', async () => {
     const { key } = await createKey(db, { owner: 'shop', scopes: ['read'], participants: ['odd'] })
     const text = await textAt(`/v1/outbox?rail=${RAIL}&format=csv`, { authorization: `Bearer ${key}` })
     expect([...new Set(recordsOf(text).map(({ participantId }) => participantId))]).toEqual(['odd'])
     expect(recordsOf(text)).toHaveLength(500)
   })
 
-  test.each(['cursor=abc', 'limit=10'])('has no pages: %s is refused (INVALID_QUERY)', async (parameter) => {
-    expect(await problemOf(await fixture.call(`/v1/outbox?format=csv&${parameter}`))).toMatchObject({
-      code: 'INVALID_QUERY',
-      argument: parameter.split('=')[0],
-    })
-    expect(await problemOf(await fixture.call('/v1/outbox?format=xlsx'))).toMatchObject({ argument: 'format' })
-    expect(await problemOf(await fixture.call('/v1/outbox?format=csv&state=NONE'))).toMatchObject({ argument: 'state' })
-  })
+  test.each(['cursor=abc', 'limit=10'])(
+    'takes no paging parameter: %s is refused (INVALID_QUERY)',
+    async (parameter) => {
+      expect(await problemOf(await fixture.call(`/v1/outbox?format=csv&${parameter}`))).toMatchObject({
+        code: 'INVALID_QUERY',
+        argument: parameter.split('=')[0],
+      })
+      expect(await problemOf(await fixture.call('/v1/outbox?format=xlsx'))).toMatchObject({ argument: 'format' })
+      expect(await problemOf(await fixture.call('/v1/outbox?format=csv&state=NONE'))).toMatchObject({
+        argument: 'state',
+      })
+    },
+  )
 })
 
 /** Opens a server whose second search waits. */
@@ -154,10 +159,10 @@ async function openWaiting(options: Parameters<typeof openHttpFixture>[1] = {}) 
   return { server, second, counts }
 }
 
-describe('while an export runs', () => {
+describe('while an export of a key runs,', () => {
   const path = `/v1/outbox?rail=${RAIL}&format=ndjson`
 
-  test('a second one of the same key gets 429, until the first client has gone', async () => {
+  test('a second export with the same key gets 429 until the first client disconnects', async () => {
     const { server, second, counts } = await openWaiting()
     const left = new AbortController()
     const first = await fetch(`${server.address}${path}`, {
@@ -182,7 +187,7 @@ describe('while an export runs', () => {
     expect(counts.searches).toBe(searches + 3)
   })
 
-  test('the revocation of its key ends it, and the client sees that the file is not whole', async () => {
+  test('revoking its key aborts the response, so that the client sees a truncated file', async () => {
     const clock = { ms: 0, now: () => new Date(clock.ms), monotonicMs: () => clock.ms }
     const { server, second, counts } = await openWaiting({ clock })
     const { key, keyId } = await createKey(db, { owner: 'leaver', scopes: ['read'] })
@@ -273,7 +278,7 @@ describe('a statement of a participant', () => {
     expect(csv.map(({ type, amount }) => [type, amount])).toEqual(statement.map(({ type, amount }) => [type, amount]))
   })
 
-  test('is refused for an unknown participant, another participant and a period without an end', async () => {
+  test('is refused for an unknown or foreign participant, and for an invalid period', async () => {
     expect(await problemOf(await fixture.call(statementAt('nobody-here')))).toMatchObject({ code: 'UNKNOWN_NAME' })
     for (const period of ['from=2026-02-30&to=2026-03-01', 'from=2026-02-01&to=2026-02-01', 'from=2026-02-01']) {
       const problem = await problemOf(await fixture.call(statementAt('even', period)))

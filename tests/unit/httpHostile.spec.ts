@@ -119,7 +119,7 @@ describe('the schema of a route', () => {
     expect(problem.detail).toContain(`${argument}: ${expected}`)
   })
 
-  test('refuses a batch of 400,000 numbers by its length, without checking each', async () => {
+  test('refuses a batch of 400,000 numbers by its length, without checking each number', async () => {
     const body = `{"instructions":[${'1,'.repeat(399_999)}1]}`
     expect(await problemOf(await postJson('/v1/instructions/batch', body))).toMatchObject({
       code: 'INVALID_INSTRUCTION',
@@ -247,7 +247,7 @@ function postJson(path: string, body: string): Promise<Response> {
 async function verdictOn(route: Route, response: Response): Promise<string> {
   if (!response.ok) {
     const { code } = await problemOf(response)
-    // An empty path parameter results in the path of another route or of none.
+    // An empty path parameter gives the path of another route or of none, which answers NOT_FOUND.
     const documented = code === 'NOT_FOUND' || (code !== 'INTERNAL' && problemCodesOf(route).includes(code))
     return documented ? 'as documented' : code
   }

@@ -46,8 +46,8 @@ async function postBatch(instructions: readonly object[]): Promise<Response> {
   })
 }
 
-describe('a known Idempotency-Key', () => {
-  test('is refused with another instruction, and the first instruction is named (409 KEY_REUSED)', async () => {
+describe('an Idempotency-Key that is already in use', () => {
+  test('is refused with another instruction, and the answer names the first one (409 KEY_REUSED)', async () => {
     const key = randomUUID()
     expect((await fixture.post(buildBody('A-1'), key)).status).toBe(201)
     const response = await fixture.post(buildBody('A-2'), key)
@@ -83,7 +83,7 @@ describe('a known Idempotency-Key', () => {
     expect(await countItems(idempotencyKey)).toBe(0)
   })
 
-  test('stays in use after its owner’s API key is rotated, and is free for other owners', async () => {
+  test('stays in use after its owner’s API key is rotated; other owners may use the same key', async () => {
     const key = randomUUID()
     const first = await createKey(db, { scopes: ['ingest'], owner: 'shop' })
     expect((await postAs(first.key, buildBody('D-1'), key)).status).toBe(201)

@@ -32,7 +32,7 @@ async function propose(name: string, as: keyof typeof people = 'olga'): Promise<
   return String(proposalId)
 }
 
-test('a limit is proposed by one person, approved by another, and then holds payments', async () => {
+test('a limit is proposed by one person, approved by another, and then holds payments above it', async () => {
   const proposalId = await propose('none')
   expect(await problemOf(await ask(`/v1/limits/proposals/${proposalId}/approve`))).toMatchObject({
     status: 409,
@@ -50,7 +50,7 @@ test('a limit is proposed by one person, approved by another, and then holds pay
   })
 })
 
-test('a removal is proposed, refused while another proposal is open, and withdrawn', async () => {
+test('a removal of a limit is proposed, refused while another proposal is open, and withdrawn', async () => {
   const { proposalId } = await bodyOf(await ask('/v1/limits/none/remove', { reason: 'over' }))
   expect(await problemOf(await ask('/v1/limits', { name: 'none', rule: RULE, reason: 'more' }))).toMatchObject({
     status: 409,
@@ -73,7 +73,7 @@ test.each([
   expect(problem).toMatchObject({ code: 'INVALID_ARGUMENT', detail: expect.stringContaining(argument) })
 })
 
-test('an unknown proposal is answered with 404, approved or withdrawn', async () => {
+test('approving or withdrawing an unknown proposal of a limit answers 404', async () => {
   const unknown = '/v1/limits/proposals/01981f0e-7c00-7000-8000-000000000001'
   const notFound = { status: 404, code: 'PROPOSAL_NOT_FOUND' }
   expect(await problemOf(await ask(`${unknown}/approve`))).toMatchObject(notFound)

@@ -121,14 +121,14 @@ test('an Idempotency-Key belongs to one person of an issuer, also after the toke
   ])
 })
 
-test('an unmapped scope grants nothing (SCOPE_MISSING)', async () => {
+test('a token with a scope that no setting maps is refused (SCOPE_MISSING)', async () => {
   const jwt = await token({ claims: { scope: 'read operate ingest audit' } })
   expect(await bodyOf(await me(jwt))).toMatchObject({ scopes: [] })
   const response = await fixture.call('/v1/jobs', { headers: { authorization: `Bearer ${jwt}` } })
   expect(await problemOf(response)).toMatchObject({ code: 'SCOPE_MISSING' })
 })
 
-describe('a token', () => {
+describe('an OIDC access token', () => {
   test.each<[string, () => Promise<string>]>([
     ['signed by another key', () => token({ key: otherKey.privateKey })],
     ['with an unknown key id', () => token({ key: otherKey.privateKey, kid: 'k2' })],
@@ -181,7 +181,7 @@ describe('a token', () => {
   })
 })
 
-test('participantsClaim limits a token to the participants it names; a token without it gets 401', async () => {
+test('participantsClaim restricts a token to the named participants; a token without it gets 401', async () => {
   const bound = await openHttpFixture(db, { oidc: readOidcOptions(SETTINGS({ participantsClaim: 'tenants' })) })
   onTestFinished(() => bound.close())
   const item = await enqueue(db, { participantId: 'oidc-mine' })

@@ -132,7 +132,7 @@ describe('the OpenAPI document', () => {
     expect(shown.filter(([, defects]) => defects.length > 0)).toEqual([])
   })
 
-  test('is public, like its page /docs, which has no inline script or style', async () => {
+  test('is public, and so is its page /docs, which has no inline script or style', async () => {
     for (const path of ['/openapi.json', '/docs', '/docs/page.js', '/docs/page.css']) {
       const response = await fetch(`${fixture.address}${path}`)
       expect([path, response.status]).toEqual([path, 200])

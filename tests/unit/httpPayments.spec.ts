@@ -87,7 +87,7 @@ describe('GET /v1/outbox', () => {
     expect(await pages('/v1/outbox?rail=unknown-rail', 100)).toEqual([])
   })
 
-  test('finds payments by instruction, participant, rail reference and outbox id, and no others', async () => {
+  test('finds payments by instruction, participant, rail reference or outbox id', async () => {
     const item = await enqueue(db)
     const lease = await claimOnly(db, item.railType)
     await complete(db, lease, { state: 'DISPATCHED', railReference: `REF-${item.outboxId}` })
@@ -166,7 +166,7 @@ describe('GET /v1/outbox', () => {
     }
   })
 
-  test('filters by destination for the scope audit, and refuses while the hashes are incomplete', async () => {
+  test('filters by destination with scope audit, and refuses until all destinations are hashed', async () => {
     const destination = 'DE89 3704 0044 0532 0130 00'
     const item = await enqueue(db, { railType: 'paid-to', participantId: 'payer', payload: { destination } })
     await call(db.as('symphony_executor'), 'declare_outbox_rail', ['paid-to', true, '{}', 'w', true])
@@ -342,8 +342,8 @@ describe('GET /v1/outbox/{outboxId}', () => {
   })
 })
 
-describe('a decision of an operator', () => {
-  test('is approved once, and not by its proposer, whatever the letter case of the name', async () => {
+describe('a decision of an operator over HTTP', () => {
+  test('is approved once and not by its proposer, even if the letter case of the name differs', async () => {
     const item = await enqueueUnknown(db)
     const proposed = await acted<{ status: string; proposalId: string }>(
       'alice',
@@ -418,7 +418,7 @@ describe('a decision of an operator', () => {
     expect(await problemOf(response)).toMatchObject({ status: 409, code: 'NOT_CANCELLABLE', reason: 'LEASED' })
   })
 
-  test('is refused if the item has the wrong state (409) or does not exist', async () => {
+  test('is refused if the item is in the wrong state (409) or does not exist', async () => {
     const dispatched = await enqueue(db)
     await complete(db, await claimOnly(db, dispatched.railType), { state: 'DISPATCHED', railReference: 'x' })
     expect(
@@ -447,7 +447,7 @@ describe('a decision of an operator', () => {
     ['a reason of 1001 characters', { reason: 'x'.repeat(1_001) }, 'reason'],
     ['a reason that is a number', { reason: 7 }, 'reason'],
     ['an unknown field', { reason: 'x', force: true }, 'force'],
-  ])('is refused for %s (422), and the item is not held', async (_, body, argument) => {
+  ])('is refused with %s (422), and no hold is placed', async (_, body, argument) => {
     const { outboxId } = await enqueue(db)
     expect(await problemOf(await act('alice', `/v1/outbox/${outboxId}/hold`, body))).toMatchObject({
       status: 422,
@@ -458,7 +458,7 @@ describe('a decision of an operator', () => {
   })
 })
 
-describe('a batch', () => {
+describe('a batch of instructions over HTTP', () => {
   test('is accepted; a repetition returns the same items in the same order', async () => {
     const instructions = Array.from({ length: 3 }, () => buildInstruction({ participantId: 'batched' }))
     const first: { items: { outboxId: string; created: boolean }[] } = JSON.parse(
@@ -491,8 +491,8 @@ describe('a batch', () => {
   })
 })
 
-describe('the overview', () => {
-  test('shows queue totals, rails, workers, pauses, throughput and errors', async () => {
+describe('GET /v1/status', () => {
+  test('returns queue totals, rails, workers, pauses, throughput and errors', async () => {
     await heartbeatOutboxWorker(db.as('symphony_executor'), 'reporting', {
       running: 3,
       waiting: 1,
@@ -509,7 +509,7 @@ describe('the overview', () => {
     const { workers } = await get<Workers>('/v1/workers')
     const reporting = workers.find(({ workerId }) => workerId === 'reporting')!
     const ago = (seconds: number) => new Date(Date.parse(reporting.lastSeenAt) - seconds * 1_000).toISOString()
-    // Only sound entries are shown, the latest first.
+    // Malformed entries of the worker's report are left out, and the latest entry comes first.
     expect(reporting.breakerChanges).toEqual([
       { at: ago(30), railType: 'reported', state: 'half-open' },
       { at: ago(60), railType: 'reported', state: 'open' },
@@ -547,7 +547,7 @@ describe('the overview', () => {
     expect(status.latency).toMatchObject({ sampled: expect.any(Number) })
   })
 
-  test('is read from the database once for all callers within a second', async () => {
+  test('queries the database at most once per second, however many callers ask', async () => {
     let queries = 0
     const readonly = db.as('symphony_readonly')
     const counted = await openHttpFixture(db, {
@@ -558,7 +558,7 @@ describe('the overview', () => {
     expect(asked).toBeGreaterThan(5)
     const others = await Promise.all(Array.from({ length: 5 }, async () => (await counted.call('/v1/status')).text()))
     await counted.close()
-    // After a pause of the machine it may be read once more, but not five times.
+    // If the machine stalls for a second, the overview is read a second time, but never once per caller.
     expect(queries).toBeLessThanOrEqual(2 * asked)
     expect(others).toContain(first)
   })
@@ -587,7 +587,7 @@ describe('the HTTP API', () => {
     })
   })
 
-  test('holds a proposed payment until another person approves it', async () => {
+  test('holds a payment that a person proposed until another person approves it', async () => {
     const path = '/v1/instructions/propose'
     const { key } = await createKey(db, { owner: 'alice', scopes: ['ingest'] })
     const headers = {
@@ -616,7 +616,7 @@ describe('the HTTP API', () => {
     }
   })
 
-  test('schedules one timer per id, however often the request is repeated', async () => {
+  test('schedules one timer per timer id, however often the request is repeated', async () => {
     const path = '/v1/timers/01981f0e-7c00-7000-8000-0000000000aa'
     const body = { topic: 'reminders', payload: { remind: 'me' }, dueAt: '2099-01-01T01:00:00+01:00' }
     for (const _ of [1, 2]) {

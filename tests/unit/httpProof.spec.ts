@@ -147,7 +147,7 @@ describe('GET /v1/outbox/{outboxId}/proof', () => {
     expect(pages.sizes.length).toBe(4)
   })
 
-  test('counts bytes, not characters, of masked payloads towards the size of a page', async () => {
+  test('counts bytes, not characters, of masked payloads towards the page size', async () => {
     const payload = { iban: 'DE89370400440532013000', note: '€'.repeat(9_000) }
     const item = await enqueueAndFail(ledger.db, 4, { railType: 'masking', payload })
     const { joined, sizes } = await pagesOf(item.outboxId)
@@ -155,7 +155,7 @@ describe('GET /v1/outbox/{outboxId}/proof', () => {
     expect(Math.max(...sizes)).toBeLessThan(PAGE_BYTES_MAX)
   })
 
-  test('counts the headers of ledger blocks towards the size of a page', async () => {
+  test('counts the headers of ledger blocks towards the page size', async () => {
     // A page of these rows fits into 64 KiB only without the heads of their blocks.
     const item = await enqueueWithEvents(40, { reason: 'x'.repeat(1_000) })
     await ledger.sealAll(1)

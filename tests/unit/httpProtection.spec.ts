@@ -49,7 +49,7 @@ function bodyOf({ idempotencyKey: _key, ...body }: OutboxInstruction): object {
   return body
 }
 
-describe('an instruction', () => {
+describe('an instruction on a rail with field classes', () => {
   test('is stored with encrypted fields, alone and in a batch, and stays idempotent', async () => {
     const instruction = buildInstruction({ railType: 'encrypted', payload: { iban: IBAN } })
     const first = await fixture.post(bodyOf(instruction), instruction.idempotencyKey)

@@ -85,8 +85,8 @@ async function storesNothing(body: () => Promise<void>): Promise<void> {
   await expect.poll(stored).toEqual(before)
 }
 
-describe('an uploaded statement', () => {
-  test('is compared; its run and its finding are listed with both sides, and a person closes it', async () => {
+describe('a statement uploaded over HTTP', () => {
+  test('is compared; run and finding are listed with both sides, and a person closes the finding', async () => {
     const [day, outboxId] = [nextDay(), await dispatched('twice')]
     const file = line(outboxId, day) + line(outboxId, day, { bankReference: 'BK-again' })
     const answer = await bodyOf(await upload(file))
@@ -156,7 +156,7 @@ describe('an uploaded statement', () => {
     expect(await bodyOf(await upload(file, { as: 'pavel' }))).toMatchObject({ runId: first['runId'], repeated: true })
   })
 
-  test('is stored nowhere in a dry run', async () => {
+  test('is not stored in a dry run', async () => {
     const file = line(await dispatched('dry'), nextDay(), { amount: '1.00' })
     await storesNothing(async () => {
       expect(await bodyOf(await upload(file, { query: '&dryRun=true' }))).toMatchObject({
@@ -168,7 +168,7 @@ describe('an uploaded statement', () => {
     })
   })
 
-  test('may be larger than other bodies', async () => {
+  test('may be larger than the body limit of other routes', async () => {
     const file = longStatement(await dispatched('large'), nextDay())
     expect(file.length).toBeGreaterThan(600_000)
     expect(await bodyOf(await upload(file))).toMatchObject({
@@ -211,14 +211,14 @@ describe('the lists of runs and findings', () => {
   })
 })
 
-describe('a refused upload', () => {
+describe('an upload of a statement', () => {
   test.each([
     ['camt053', 'application/json'],
     ['camt053', 'text/csv'],
     ['camt054', 'application/x-ndjson'],
     ['csv', 'application/xml'],
     ['ndjson', 'text/plain; charset=utf-8'],
-  ])('stores nothing: the format %s with the media type %s (415)', async (format, type) => {
+  ])('is refused and stores nothing with the format %s and the media type %s (415)', async (format, type) => {
     await storesNothing(async () => {
       expect(await problemOf(await upload('{}', { format, type }))).toMatchObject({
         status: 415,
@@ -228,7 +228,7 @@ describe('a refused upload', () => {
     })
   })
 
-  test('is a statement sent to another route (415)', async () => {
+  test('is refused by other routes (415)', async () => {
     const headers = { 'content-type': 'application/xml' }
     const answer = await fixture.call('/v1/pauses', { method: 'POST', headers, body: '<a/>' })
     expect(await problemOf(answer)).toMatchObject({ code: 'UNSUPPORTED_MEDIA_TYPE' })
@@ -241,12 +241,12 @@ describe('a refused upload', () => {
     ['settlementDays', '/v1/reconciliations?rail=sepa&format=csv&settlementDays=61'],
     ['decimal', '/v1/reconciliations?rail=sepa&format=csv&decimal=;'],
     ['referencePattern', '/v1/reconciliations?rail=sepa&format=csv&referencePattern=(a*)*b'],
-  ])('has a problem in its query that names %s: %s', async (argument, path) => {
+  ])('is refused with a problem that names the query parameter %s: %s', async (argument, path) => {
     const answer = await fixture.call(path, { method: 'POST', headers: { 'content-type': 'text/csv' }, body: 'a' })
     expect(await problemOf(answer)).toMatchObject({ status: 400, code: 'INVALID_QUERY', argument })
   })
 
-  test('is above its maximum size (413), with a length and without one; nothing is stored', async () => {
+  test('is refused and stores nothing above the maximum size (413), with or without Content-Length', async () => {
     const [day, outboxId] = [nextDay(), await dispatched('too-large')]
     const file = Buffer.from(line(outboxId, day).repeat(8_000))
     expect(file.length).toBeGreaterThan(1_048_576)
@@ -267,7 +267,7 @@ describe('a refused upload', () => {
     })
   })
 
-  test('is a second one of the same key (429 with Retry-After); another key may upload', async () => {
+  test('is refused while the same key uploads another one (429); another key may upload', async () => {
     const text = longStatement(await dispatched('busy'), nextDay())
     const first = await beginUpload(text.length)
     first.write(text.slice(0, -20))
@@ -331,9 +331,9 @@ const HOSTILE: Readonly<Record<string, readonly [string, string | Uint8Array]>> 
   'nothing at all': ['camt053', ''],
 }
 
-describe('hostile files', () => {
+describe('hostile files uploaded as statements', () => {
   test.each(Object.entries(HOSTILE))(
-    '%s is refused with its position; nothing is stored',
+    'are refused with the position of the fault, and nothing is stored: %s',
     async (_, [format, file]) => {
       await storesNothing(async () => {
         const { code, status, detail = '' } = await problemOf(await upload(file, { format }))

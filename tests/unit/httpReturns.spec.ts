@@ -7,7 +7,7 @@ import { createKey, openHttpFixture, problemOf } from '../support/httpFixture.js
 import { buildInstruction, enqueue, eventRows } from '../support/outboxItems.js'
 import { enqueueFailed, enqueuePaid } from '../support/outboxPeople.js'
 
-/** Returns and replacements over HTTP. */
+/** Tests returns and replacements of payments over HTTP. */
 
 const db = await useTestDatabase()
 const fixture = closeAfterAll(await openHttpFixture(db))
@@ -54,7 +54,7 @@ function send(body: { readonly instructionId: string }, key = operator) {
 }
 
 describe('POST /v1/outbox/{outboxId}/returns', () => {
-  test('records a return of the owner of the key once, and the timeline shows it', async () => {
+  test('records a return once, in the name of the key’s owner, and the timeline shows it', async () => {
     const { outboxId } = await enqueuePaid(db)
     const body = { ...MONEY, occurredAt: '2026-01-31T12:00:00+01:00' }
     const first = await read<ReturnRecorded>(postReturn(outboxId, body))
@@ -74,7 +74,7 @@ describe('POST /v1/outbox/{outboxId}/returns', () => {
     })
   })
 
-  test('answers 409 for too much money, a used reference, and a payment that was not dispatched', async () => {
+  test('answers 409 to more money than was paid, a used reference, and an undispatched payment', async () => {
     const { outboxId } = await enqueuePaid(db)
     const answers = async (id: string, body: object) => {
       const { status, code, detail } = await problemOf(await postReturn(id, body))
@@ -101,7 +101,7 @@ describe('POST /v1/outbox/{outboxId}/returns', () => {
     expect(await eventRows(db, outboxId)).toEqual([])
   })
 
-  test('needs the scope operate; a restricted key records returns of its participants only', async () => {
+  test('needs the scope operate; a key restricted to participants records only their returns', async () => {
     const mine = await enqueuePaid(db)
     const other = await enqueuePaid(db)
     const ingest = await createKey(db, { scopes: ['ingest', 'read', 'audit'], owner: 'shop' })
@@ -129,7 +129,7 @@ test('GET /v1/outbox?returned=true lists only returned payments, also with a sea
 })
 
 describe('an instruction with replaces', () => {
-  test('is accepted for a returned payment, and both timelines name the other payment', async () => {
+  test('is accepted for a returned payment, and each timeline names the other payment', async () => {
     const old = await enqueuePaid(db)
     await postReturn(old.outboxId)
     const response = await send(replacing(old))

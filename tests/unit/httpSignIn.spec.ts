@@ -98,7 +98,7 @@ function me(cookie: string, at = fixture): Promise<Response> {
   return browse('/v1/me', { method: 'GET', cookie }, at)
 }
 
-describe('a sign-in', () => {
+describe('a sign-in at the dashboard', () => {
   test('sets a Strict, HttpOnly __Host- cookie with the person and scopes of the claims', async () => {
     expect(await bodyOf(await fixture.call('/v1/sign-in'))).toEqual({ provider: 'Example' })
     const { url, cookie } = await start()
@@ -131,12 +131,12 @@ describe('a sign-in', () => {
     })
     expect(fixture.logged()).toContain(`"sessionId":"${sessionIdIn(session)}"`)
     expect(fixture.logged()).not.toContain(session.slice(-43))
-    // The value of the cookie is no key.
+    // The value of the cookie is not accepted as an API key.
     const asKey = { authorization: `Bearer ${session.split('=')[1] ?? ''}` }
     expect((await fixture.call('/v1/me', { headers: asKey })).status).toBe(401)
   })
 
-  test('restricts the session to the participants of the claim', async () => {
+  test('restricts the session to the participants that the claim names', async () => {
     const bound = await openHttpFixture(db, { oidc: oidc({ participantsClaim: 'tenants' }), clock })
     onTestFinished(() => bound.close())
     const item = await enqueue(db, { participantId: 'sign-in-mine' })
@@ -148,7 +148,7 @@ describe('a sign-in', () => {
     expect(await signIn({}, bound)).toContain('SIGN_IN_REFUSED')
   })
 
-  test('gets a new session each time and ends the one before (no fixation)', async () => {
+  test('creates a new session each time and ends the previous one (no session fixation)', async () => {
     const first = await signIn()
     const { url, cookie } = await start()
     const planted = `__Host-symphony-session=symphony_${'a'.repeat(16)}_${'b'.repeat(43)}`
@@ -202,7 +202,7 @@ describe('a sign-in', () => {
     expect(await signIn({ iat: now + 20, exp: now - 20 })).toContain('symphony_')
   })
 
-  test('is refused with a used code, another state, another browser, another issuer, or an error', async () => {
+  test('is refused with a used code, or a foreign state, browser or issuer, or a provider error', async () => {
     const { url, cookie } = await start()
     const answer = provider.approve(url)
     const refused = async (given: string, sent: string) => (await problemOf(await finish(given, sent))).detail ?? ''
@@ -233,7 +233,7 @@ describe('a sign-in', () => {
   })
 
   test.each(['', 'x'.repeat(8_193), 'code=%00', '#', '\\', 'code=a&code=b'])(
-    'refuses an answer like %j with a typed problem',
+    'is refused with a typed problem if the provider’s answer is %j',
     async (answer) => {
       const { cookie } = await start()
       const { status } = await problemOf(await finish(answer.slice(0, 9_000), cookie))
@@ -241,14 +241,14 @@ describe('a sign-in', () => {
     },
   )
 
-  test('is refused with an address that the provider has not verified', async () => {
+  test('is refused with an e-mail address that the provider has not verified', async () => {
     const byEmail = await openHttpFixture(db, { oidc: oidc({ ownerClaim: 'email' }), clock })
     onTestFinished(() => byEmail.close())
     expect(await signIn({ email: 'a@example.com', email_verified: true }, byEmail)).toContain('symphony_')
     expect(await signIn({ email: 'a@example.com', email_verified: false }, byEmail)).toContain('SIGN_IN_REFUSED')
   })
 
-  test('is limited to 20 per second, with bursts of 40 (429)', async () => {
+  test('is limited to 20 attempts per second, with bursts of 40 (429)', async () => {
     const limited = await openHttpFixture(db, { oidc: oidc(), clock })
     onTestFinished(() => limited.close())
     const statuses: number[] = []
@@ -257,7 +257,7 @@ describe('a sign-in', () => {
   })
 })
 
-describe('an identity provider that is away', () => {
+describe('an unreachable identity provider', () => {
   test('causes 503 with a remedy; the server starts, sessions continue, and sign-in works later', async () => {
     const cookie = await signIn()
     await provider.stop()
@@ -294,7 +294,7 @@ describe('an identity provider that is away', () => {
   })
 })
 
-describe('a session', () => {
+describe('a session of the dashboard', () => {
   test('is refused on every route without header and origin of the dashboard, and changes nothing', async () => {
     const cookie = await signIn()
     const routes = fixture.routes.filter(({ access }) => access !== 'open' && access !== 'signature')
@@ -377,7 +377,7 @@ describe('a session', () => {
     expect((await me(`x=${'y'.repeat(17_000)}`)).status).toBe(431)
   })
 
-  test('decides in the name of its person, who is the same person with a key', async () => {
+  test('acts as its person, who counts as the same person when using an API key', async () => {
     const { outboxId } = await enqueueUnknown(db)
     const alice = await signIn()
     const resolve = { decision: 'FAILED', reason: 'the bank never saw it' }
@@ -396,7 +396,7 @@ describe('a session', () => {
     expect(JSON.stringify(rows)).toMatch(/alice via .*bob via /)
   })
 
-  test('yields to a key in the same request', async () => {
+  test('is ignored in a request that also has an API key', async () => {
     const { key } = await createKey(db, { scopes: ['read'], owner: 'carol' })
     const response = await browse('/v1/me', {
       method: 'GET',

@@ -62,7 +62,7 @@ function counting() {
   }
 }
 
-test('the stream sends the status, and every new state of a payment', async () => {
+test('GET /v1/stream sends the status, and every new state of a payment', async () => {
   const client = await listening(await quickStage())
   expect(client.response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8')
   const before = client.dataOf('status').length
@@ -76,7 +76,7 @@ test('the stream sends the status, and every new state of a payment', async () =
   await expect.poll(() => client.dataOf('status').length, POLL_OPTIONS).toBeGreaterThan(before)
 })
 
-test('the stream sends only poll events while nothing changes', async () => {
+test('GET /v1/stream sends only poll events while nothing changes', async () => {
   const client = await listening(await quickStage())
   const otherEvents = () => client.events.length - client.dataOf('looked').length
   await expect.poll(() => client.dataOf('looked').length, POLL_OPTIONS).toBeGreaterThan(10)
@@ -86,7 +86,7 @@ test('the stream sends only poll events while nothing changes', async () => {
   expect(JSON.parse(client.dataOf('looked').at(-1) ?? '')).toEqual({ at: expect.stringMatching(/^\d{4}-.*Z$/) })
 })
 
-test('the stream makes no database queries while no client is connected', async () => {
+test('GET /v1/stream makes no database queries while no client is connected', async () => {
   const { asked, readonly } = counting()
   const fixture = await quickStage({ roles: { readonly } })
   expect(asked.queries).toBe(0)
@@ -113,7 +113,7 @@ test('the stream makes no database queries while no client is connected', async 
   expect(asked.queries).toBe(silent)
 })
 
-test('a key bound to participants receives only their changes, and no status', async () => {
+test('GET /v1/stream with a key restricted to participants sends only their changes, no status', async () => {
   const fixture = await quickStage()
   const { key } = await createKey(db, { scopes: ['read'], owner: 'shop', participants: ['stream-mine'] })
   const bound = await listen(fixture, key)
@@ -138,7 +138,7 @@ test('a key bound to participants receives only their changes, and no status', a
   expect(bound.dataOf('status')).toEqual([])
 })
 
-test('the stream continues after an outage of the database', async () => {
+test('GET /v1/stream continues after an outage of the database', async () => {
   const proxy = await TcpProxy.before(db.url)
   onTestFinished(() => proxy.close())
   const url = new URL(db.url)
@@ -153,14 +153,14 @@ test('the stream continues after an outage of the database', async () => {
   expect(client.comments).toBeGreaterThanOrEqual(comments)
 })
 
-test('the stream ends at once when the server closes', async () => {
+test('GET /v1/stream ends at once when the server closes', async () => {
   const fixture = await openHttpFixture(db, { streamPollMs: 20 })
   const client = await listening(fixture)
   await fixture.close()
   expect(await client.ended).toBe('ended')
 })
 
-test('the stream ends when its key is revoked', async () => {
+test('GET /v1/stream ends when its key is revoked', async () => {
   const clock = { ms: 0, now: () => new Date(0), monotonicMs: () => (clock.ms += 1_000) }
   const fixture = await quickStage({ clock })
   const { key, keyId } = await createKey(db, { scopes: ['read'], owner: 'carol' })
@@ -169,7 +169,7 @@ test('the stream ends when its key is revoked', async () => {
   expect(await client.ended).toBe('ended')
 })
 
-test('streamsMax limits streams (503 STREAMS_EXHAUSTED); a closed stream no longer counts', async () => {
+test('streamsMax limits open streams (503 STREAMS_EXHAUSTED); a closed stream no longer counts', async () => {
   const fixture = await quickStage({ limits: { streamsMax: 1 } })
   const first = await listen(fixture)
   const refused = await fixture.call('/v1/stream')

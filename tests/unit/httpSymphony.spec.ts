@@ -63,7 +63,7 @@ test('a server created from a Symphony accepts payments of its rails and shows t
   expect(metrics).toContain('rail_answers_total{rail="bank",answer="success"} 1')
   const name = decodeURIComponent(new URL(url).pathname.slice(1))
   expect(await (await call('/v1/databases')).json()).toMatchObject({ databases: [{ name, state: 'up' }] })
-  // The server hashes destinations of sealed and projected blocks by itself.
+  // The server itself hashes the destinations of blocks that are sealed and projected.
   await sealLedger(db)
   while ((await new LedgerProjector(db.as('symphony_executor')).runOnce()).more);
   await vi.waitFor(

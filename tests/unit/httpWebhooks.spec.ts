@@ -86,7 +86,7 @@ async function messages(): Promise<bigint> {
 }
 
 describe('a signed webhook', () => {
-  test('is stored before the answer 202; a repetition answers 200 and is counted', async () => {
+  test('is stored before the answer 202; a repetition gets 200 and is counted', async () => {
     const first = await fromBank({ body: event('evt-1', { amount: '12.50' }) })
     expect([first.status, await bodyOf(first)]).toEqual([
       202,
@@ -115,7 +115,7 @@ describe('a signed webhook', () => {
     expect(await readInboxEvents(db.as('symphony_readonly'), key)).toMatchObject([{ eventType: 'CONTENT_DIFFERS' }])
   })
 
-  test('is accepted with the old secret and with a numeric id', async () => {
+  test('is accepted if it is signed with the old secret of a rotation, or has a numeric id', async () => {
     expect((await fromBank({ body: event(17), secret: OLD_SECRET })).status).toBe(202)
     expect(await rowOf(db, { source: 'bank', messageId: '17' })).toMatchObject({ state: 'seen' })
   })
@@ -139,7 +139,7 @@ describe('a signed webhook', () => {
   })
 })
 
-describe('a webhook', () => {
+describe('a webhook request', () => {
   test.each([
     ['a missing signature', { headers: { 'x-bank-signature': '' } }],
     ['an invalid signature', { headers: { 'x-bank-signature': 'sha256=letters' } }],
@@ -272,7 +272,7 @@ test('a process without webhook sources has no webhook route (404)', async () =>
   await own.close()
 })
 
-describe('webhook sources', () => {
+describe('the settings of webhook sources', () => {
   const secrets = [SECRET]
   test.each([
     ['no object', [], 'webhooks.json: expected an object of sources'],

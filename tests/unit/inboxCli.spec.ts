@@ -84,7 +84,7 @@ describe('symphony inbox show', () => {
     expect(stdout).not.toContain('CANARY')
   })
 
-  test('prints the claim of a message, or that it is known for deduplication only', async () => {
+  test('prints who claimed a message, or that the message is known for deduplication only', async () => {
     const claimed = await enqueuedAndClaimed(db)
     expect((await inbox('show', ...wordsOf(claimed))).stdout).toContain(`claimed by ${WORKER} until`)
     await db.as('symphony_executor').query(`SELECT * FROM ${db.qualify('record_inbox_sighting')}('twice', 'm')`)
@@ -133,7 +133,7 @@ test('symphony inbox --help shows its commands and examples', async () => {
   }
 })
 
-describe('the webhooks file', () => {
+describe('the webhooks file of symphony api', () => {
   test('is parsed strictly; an error names file, source and field, never a secret', async () => {
     const path = join(folder, 'webhooks.json')
     await writeFile(path, '{"bank": {"secrets": ["sixteen letters!"], "messageIdPointer": "/id"}}')

@@ -53,7 +53,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     },
   )
 
-  test('refuses a blank source or message id in SQL too, and stores nothing', async () => {
+  test('refuses a blank source or message id in the SQL function, and stores nothing', async () => {
     const executor = db.as('symphony_executor')
     for (const blank of [null, '', ' ', '\t', '\u00A0\u2003\u3000\uFEFF']) {
       for (const values of [
@@ -107,7 +107,7 @@ describe('PRIM-POSTGRES-INBOX-001 alreadyProcessed', () => {
     expect(await rowOf(db, key)).toMatchObject({ sightings: 3n, attempt_count: 1 })
   })
 
-  test('throws if the content differs from the first, and writes one event per new content', async () => {
+  test('throws if the content differs from the first, and writes one event per different content', async () => {
     const key = buildKey()
     const executor = db.as('symphony_executor')
     expect(await inbox.alreadyProcessed(key, { topic: 'paid', payload: { a: 1, b: 2 } })).toBe(false)
@@ -221,7 +221,7 @@ describe('PRIM-POSTGRES-INBOX-004 markDead', () => {
     expect(await failureOf(blank)).toMatchObject({ code: 'INVALID_PARAMETER' })
   })
 
-  test('is undone when an operator revives the message, with an attempt count of 0', async () => {
+  test('is undone when an operator revives the message, whose attempt count becomes 0', async () => {
     const key = await inState('processing')
     await inbox.markDead(key, 'poison')
     await reviveInboxMessage(db.as('symphony_control'), key, 'the sender repaired it')

@@ -21,7 +21,7 @@ const many = (count: number) =>
 
 const enqueue = (message: InboxMessage) => enqueueInboxMessage(db.as('symphony_ingest'), message)
 
-describe('a message', () => {
+describe('an inbox message', () => {
   test('is in state seen and due at once after its enqueue', async () => {
     const message = buildMessage()
     expect(await enqueue(message)).toEqual({
@@ -35,7 +35,7 @@ describe('a message', () => {
     expect(await rowOf(db, message)).toMatchObject({ topic: message.topic, payload: message.payload, due_later: false })
   })
 
-  test('enqueued again only increases its count of sightings, also while it is processed', async () => {
+  test('gets only a higher sighting count if it is enqueued again, even while it is processed', async () => {
     const message = buildMessage({ payload: { a: 1, b: [2, { c: 'é' }] } })
     await enqueue(message)
     // The order of keys makes no difference.
@@ -84,7 +84,7 @@ describe('a message', () => {
     expect(await claimOf(db, message)).toHaveLength(1)
   })
 
-  test('is not stored for claims after markProcessing, markProcessed or markDead', async () => {
+  test('cannot be claimed if markProcessing, markProcessed or markDead came before its enqueue', async () => {
     for (const marks of [['markProcessing'], ['markProcessing', 'markProcessed'], ['markDead']] as const) {
       const message = buildMessage()
       const inbox = new Inbox(db.database)
@@ -117,7 +117,7 @@ describe('different content under a known source and id', () => {
     expect(JSON.stringify(events)).not.toContain('1051')
   })
 
-  test('is reported also after the message is done', async () => {
+  test('is reported even after the message is done', async () => {
     const message = await enqueued(db)
     const [claim] = await claimOf(db, message)
     await db
@@ -131,7 +131,7 @@ describe('different content under a known source and id', () => {
     expect(await readInboxEvents(db.as('symphony_control'), message)).toHaveLength(1)
   })
 
-  test('is reported and not stored for claims if alreadyProcessed got other content before', async () => {
+  test('is reported and cannot be claimed if alreadyProcessed got other content before', async () => {
     const message = buildMessage()
     const inbox = new Inbox(db.database)
     await inbox.alreadyProcessed(message, { topic: message.topic, payload: { other: true } })
@@ -140,7 +140,7 @@ describe('different content under a known source and id', () => {
   })
 })
 
-describe('a batch', () => {
+describe('a batch of inbox messages', () => {
   test('is answered and claimed in the given order; a repeated message is not created again', async () => {
     await withTestDatabase(async (own) => {
       const messages = ['c', 'a', 'b', 'a'].map((messageId) => buildMessage({ source: 'batch', messageId }))
@@ -171,7 +171,7 @@ describe('a batch', () => {
     expect(await rowOf(db, good)).toEqual({})
   })
 
-  test('has 1 to 1000 messages', async () => {
+  test('must have 1 to 1000 messages', async () => {
     const ingest = db.as('symphony_ingest')
     expect(await enqueueInboxMessages(ingest, many(1_000))).toHaveLength(1_000)
     for (const count of [0, 1_001]) {

@@ -115,7 +115,7 @@ describe.each(Object.entries(VERBS))('PRIM-POSTGRES-INBOX-005 %s', (name, verb) 
     await Promise.all([holder.close(), waiter.close()])
   })
 
-  test('skips messages of other workers and unknown, repeated or empty ids, and returns the rest', async () => {
+  test('skips messages of other workers and unknown, repeated or empty ids, and changes the others', async () => {
     const [one, two, foreign] = [
       await enqueuedAndClaimed(db),
       await enqueuedAndClaimed(db),
@@ -232,7 +232,7 @@ describe('Inbox.abandon', () => {
     expect(await rowOf(db, claim)).toMatchObject({ due_later: true })
   })
 
-  test('does not count the attempt if the caller says so', async () => {
+  test('does not count the attempt if costsAttempt is false', async () => {
     const claim = await enqueuedAndClaimed(db, {}, { attemptsMax: 1 })
     const executor = db.as('symphony_executor')
     expect(await abandonInboxMessages(executor, [{ ...claim, error: 'no handler' }], WORKER, false)).toMatchObject([
@@ -242,7 +242,7 @@ describe('Inbox.abandon', () => {
   })
 })
 
-describe('the attempt limit', () => {
+describe('the attempt limit of an inbox message', () => {
   test('makes the message dead after the last failure, with its error and an event', async () => {
     const message = await enqueued(db)
     const [first] = await claimOf(db, message, { attemptsMax: 2 })
@@ -256,7 +256,7 @@ describe('the attempt limit', () => {
     expect(await claimOf(db, message)).toEqual([])
   })
 
-  test('keeps the error of an earlier attempt if the last one reports none', async () => {
+  test('keeps the error of an earlier attempt if the last attempt reports none', async () => {
     const message = await enqueued(db)
     const [first] = await claimOf(db, message, { attemptsMax: 2 })
     await store.abandon([{ ...first!, error: 'the real reason', retryDelaySeconds: 0 }])
@@ -268,7 +268,7 @@ describe('the attempt limit', () => {
     expect(await rowOf(db, silent)).toMatchObject({ state: 'dead', last_error: 'no error was reported' })
   })
 
-  test('includes expired claims: a message at the limit becomes dead instead of claimed', async () => {
+  test('counts expired claims: a message at the limit becomes dead instead of claimed', async () => {
     const message = await enqueued(db)
     for (let crash = 1; crash <= 2; crash += 1) {
       expect(await claimOf(db, message, { attemptsMax: 2 })).toMatchObject([{ attemptCount: crash }])

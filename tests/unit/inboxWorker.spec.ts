@@ -267,7 +267,7 @@ describe('InboxWorker.runOnce', () => {
     expect(await rowOf(db, message)).toMatchObject({ state: 'done', attempt_count: 2 })
   })
 
-  test('does not change a new claim if the handler of the old claim fails', async () => {
+  test('leaves a new claim unchanged if the handler of the old claim fails', async () => {
     for (const failure of [new Error('late'), new PermanentFailureError('late')]) {
       const message = await enqueued(db)
       let fence: string | undefined

@@ -188,7 +188,7 @@ describe('renewal of a lease', () => {
     })
   })
 
-  test('PRIM-POSTGRES-LEASE-003 extends the local deadline of the process as well (tryRenewNow)', async () => {
+  test('PRIM-POSTGRES-LEASE-003 extends the local deadline of the process, too (tryRenewNow)', async () => {
     const clock = movableClock()
     const lease = await acquire(buildResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
     clock.moveMs = 500_000
@@ -270,7 +270,7 @@ describe('loss of a lease', () => {
     const lease = await acquire(buildResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
     clock.moveMs = 585_000
     expect(() => lease.throwIfLost()).not.toThrow()
-    // Ten seconds before the lease expires in the database.
+    // The local clock is now ten seconds before the expiry in the database.
     clock.moveMs = 590_000
     expect(() => lease.throwIfLost()).toThrow('could not be renewed in time')
     expect(lease.signal.aborted).toBe(true)
@@ -289,7 +289,7 @@ describe('loss of a lease', () => {
     expect(lease.fencingToken).toBe(1n)
   })
 
-  test('PRIM-POSTGRES-LEASE-008 makes tryRenewNow return false if only the local deadline passed', async () => {
+  test('PRIM-POSTGRES-LEASE-008 makes tryRenewNow return false after only the local deadline passed', async () => {
     const resource = buildResource()
     const clock = movableClock()
     const lease = await acquire(resource, {}, new Leases(db.as('symphony_executor'), { clock }))
@@ -316,7 +316,7 @@ describe('release of a lease', () => {
     expect((await acquire(resource)).fencingToken).toBe(2n)
   })
 
-  test('PRIM-POSTGRES-LEASE-009 has no effect the second time', async () => {
+  test('PRIM-POSTGRES-LEASE-009 has no effect if it is repeated', async () => {
     const resource = buildResource()
     const lease = await acquire(resource)
     expect(await Promise.all([lease.release(), lease.release()])).toEqual([true, true])

@@ -167,7 +167,7 @@ describe('purgeIdleLeases', () => {
     expect((await hold(claim.resource)).fencingToken).toBeGreaterThan(last)
   })
 
-  test('never lowers the minimum for new fencing tokens', async () => {
+  test('never lowers the minimum for later fencing tokens', async () => {
     const floor = async () =>
       (await db.queryNoRole<{ fencing_token: bigint }>('SELECT fencing_token FROM symphony_lease_floor')).rows[0]!
     const [little, much] = [await hold(), await hold()]

@@ -62,7 +62,7 @@ async function withLedgerThatRaises<T>(failures: { many: string; one: string }, 
   }
 }
 
-describe('an expired lease', () => {
+describe('an expired outbox lease', () => {
   test('is removed; its item is due in 1 s, and the ledger gets a ZOMBIE_REQUEUE row', async () => {
     const lease = await buildLease()
     await db.queryNoRole(
@@ -156,7 +156,7 @@ describe('an expired lease', () => {
   })
 })
 
-describe('a batch of expired leases', () => {
+describe('a batch of expired outbox leases', () => {
   test('is repaired up to the batch size, the earliest expiry first', async () => {
     const expired = await leases(5)
     for (const [index, { outboxId }] of expired.entries()) {
@@ -253,7 +253,7 @@ describe('a batch of expired leases', () => {
   })
 })
 
-describe('an error of the ledger insert', () => {
+describe('an error of the ledger insert during lease repair', () => {
   test.for([
     ['several rows', '40001', { many: '40001', one: '22000' }],
     ['several rows', '40P01', { many: '40P01', one: '22000' }],

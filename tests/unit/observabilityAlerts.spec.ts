@@ -65,14 +65,14 @@ describe('AlertEvaluator', () => {
     ])
   })
 
-  test('takes the age of a condition from the age metric of its rule', () => {
+  test('takes the age of an alert from the age metric of its rule', () => {
     const aged: AlertRule = { ...RULE, age: { metric: 'age' } }
     expect(statesOf(at(1_000, { level: 6, age: 59 }), [aged])).toEqual(['TooHigh pending since 941'])
     expect(statesOf(at(1_000, { level: 6, age: 60 }), [aged])).toEqual(['TooHigh firing since 940'])
     expect(statesOf(at(1_000, { level: 5, age: 60 }), [aged])).toEqual([])
   })
 
-  test('remembers when a condition began if its rule has no age metric, until the condition ends', () => {
+  test('measures the age since the condition last began if the rule has no age metric', () => {
     const evaluator = new AlertEvaluator([RULE])
     const evaluate = (seconds: number, level: number) => evaluator.observe(at(seconds, { level })).map(stateOf)
     expect(evaluate(0, 6)).toEqual(['TooHigh pending since 0'])
@@ -93,10 +93,10 @@ describe('AlertEvaluator', () => {
   })
 })
 
-describe('thresholds', () => {
+describe('thresholds of alert rules', () => {
   const rules = alertRules({ ...ALERT_THRESHOLDS, alertDueSeconds: 7_200 })
 
-  test('change the rule, its summary and the Prometheus rules', () => {
+  test('change the condition and summary of a rule, and the Prometheus rules', () => {
     const name = 'SymphonyOldestPendingAge'
     const rule = rules.find((one) => one.name === name)!
     expect(rule.threshold).toEqual({ setting: 'alertDueSeconds', value: 7_200 })
@@ -159,7 +159,7 @@ describe('alerts from the database status', () => {
     await db.queryNoRole('UPDATE payment_outbox_pending SET hold_reason = NULL, held_by = NULL, held_at = NULL')
   })
 
-  test('a message that is due, held or failed fires alerts of its own, none of payments', async () => {
+  test('a message that is due, held or failed fires alerts about messages, none about payments', async () => {
     const messages = await Promise.all(
       Array.from({ length: 4 }, () =>
         enqueuePaymentOutbox(db.as('symphony_ingest'), buildInstruction({ railType: 'topic' }), { isMessage: true }),

@@ -162,7 +162,7 @@ test('FaultLog writes the first fault of a kind, then one line per interval with
   await expect
     .poll(() => lines().slice(2), POLL_OPTIONS)
     .toMatchObject([{ level: LEVELS.error, msg: 'worker_fault', during: 'claiming', repeats: 999, withinSeconds: 0.2 }])
-  // After an interval without faults the next one is logged at once again.
+  // After an interval without faults, the next fault is logged at once.
   const isLogged = () => {
     fail('completing')
     return lines().filter(({ during }) => during === 'completing').length

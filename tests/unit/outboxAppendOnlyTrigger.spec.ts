@@ -8,7 +8,7 @@ import { rowHashes } from '../support/fingerprint.js'
 import { complete, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 
-/** Ledger rows cannot be changed or removed: not by the owner, not by a superuser, not in replica mode. */
+/** Tests that ledger rows cannot be changed or removed: not by the owner, not by a superuser, not in replica mode. */
 
 const LEDGERS = [
   'payment_outbox_attempts',
@@ -132,13 +132,13 @@ test('every table under test has a row', async () => {
   }
 })
 
-describe.each(actors)('session of the %s', (actor) => {
+describe.each(actors)('in a session of the %s,', (actor) => {
   afterAll(async () => {
     await clients.get(actor)?.end()
     clients.delete(actor)
   })
 
-  describe.each(LEDGERS)('%s', (table) => {
+  describe.each(LEDGERS)('table %s', (table) => {
     test.each(MUTATIONS)('refuses $title (P0001)', async ({ operation, sql }) => {
       expect(await refusal(actor, sql(table))).toMatchObject(guardOf(table, operation))
     })
@@ -163,7 +163,7 @@ describe.each(actors)('session of the %s', (actor) => {
     expect(await rowHashes(db)).toEqual(before)
   })
 
-  test('every row of every table is unchanged after these tests', async () => {
+  test('leaves every row of every table unchanged in all tests above', async () => {
     expect(await rowHashes(db)).toEqual(before)
   })
 })
@@ -200,7 +200,7 @@ describe('the append-only guard', () => {
   })
 })
 
-describe('the guard triggers', () => {
+describe('the append-only triggers', () => {
   test('lose ENABLE ALWAYS when they are created again; a deployment restores it', async () => {
     await withTestDatabase(
       async (fresh) => {

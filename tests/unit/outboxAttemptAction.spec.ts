@@ -14,7 +14,7 @@ import { claim, complete, enqueueAndClaim, makeDueAndClaim, WORKER } from '../su
 import { approve, createPerson, enqueueUnknown, propose } from '../support/outboxPeople.js'
 import { failureOf } from '../support/race.js'
 
-/** Each ledger row stores the attempt's action and whether the outcome was unknown after it. */
+/** Tests that each ledger row stores the attempt's action and whether the outcome was unknown after it. */
 
 const db = await useTestDatabase()
 const alice = await createPerson(db, 'alice')

@@ -219,7 +219,7 @@ describe('cancel_outbox_item', () => {
     expect(error).toMatchObject({ reason: 'OUTCOME_MESSAGE' })
   })
 
-  test('refuses an item without a pending row and without a terminal attempt', async () => {
+  test('refuses an item that has neither a pending row nor a terminal attempt', async () => {
     await withTestDatabase(async (own) => {
       const { outboxId } = await enqueue(own)
       await own.queryNoRole('DELETE FROM payment_outbox_pending')
@@ -227,7 +227,7 @@ describe('cancel_outbox_item', () => {
     })
   })
 
-  test('withdraws an open proposal, with its event', async () => {
+  test('withdraws an open proposal of the item, and records that as an event', async () => {
     const { outboxId } = await enqueueHeld(db, olga)
     const proposalId = await propose(olga, outboxId, 'FAILED')
     await cancelOutboxItem(pavel.control, outboxId, REASON)
@@ -296,7 +296,7 @@ describe('cancel_outbox_instruction', () => {
     expect(await ledger(db, outboxId)).toEqual(['1 FAILED'])
   })
 
-  test('cancels the newest item of the payment, under the key of the first', async () => {
+  test('cancels the newest redrive of a payment by the key of its first item', async () => {
     const item = await enqueueFailed(db)
     const second = await redrive(item.outboxId)
     await complete(db, await claimOnly(db, item.railType), { state: 'FAILED' })
@@ -317,7 +317,7 @@ describe('cancel_outbox_instruction', () => {
 })
 
 describe('a cancelled item of an ordered stream', () => {
-  test('unblocks the next item, also with the policy halt', async () => {
+  test('unblocks the next item, even under policy halt', async () => {
     for (const policy of ['continue', 'halt'] as const) {
       const stream = new Stream(db)
       await setParticipantOutboxPolicy(olga.control, stream.participantId, policy)
@@ -327,7 +327,7 @@ describe('a cancelled item of an ordered stream', () => {
     }
   })
 
-  test('is skipped if it is behind the head', async () => {
+  test('is skipped if it is not the head of its stream', async () => {
     const stream = new Stream(db)
     const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()]
     await cancelOutboxItem(ingest(), ids[1]!, REASON)
@@ -356,7 +356,7 @@ describe('a cancelled item of an ordered stream', () => {
   })
 })
 
-describe('a redrive', () => {
+describe('a redrive after a cancellation', () => {
   test('is refused for a cancelled item (P7001), and the hint names replaces', async () => {
     const { outboxId } = await enqueue(db)
     await cancelOutboxItem(ingest(), outboxId, REASON)
@@ -372,7 +372,7 @@ describe('a redrive', () => {
     expect(await failureOf(propose(olga, outboxId, 'REDRIVE'))).toMatchObject({ sqlstate: 'P7001' })
   })
 
-  test('is possible for an item that a worker failed with the code CANCELLED', async () => {
+  test('is possible for an item that a worker recorded as FAILED with the code CANCELLED', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue()]
@@ -384,7 +384,7 @@ describe('a redrive', () => {
 })
 
 describe('while dispatch is frozen', () => {
-  test('an item pending at the freeze cannot be cancelled; one enqueued later can', async () => {
+  test('an item enqueued before the freeze cannot be cancelled; an item enqueued later can', async () => {
     await withTestDatabase(async (own) => {
       const control = own.as('symphony_control')
       const before = await enqueue(own)
@@ -412,7 +412,7 @@ describe('while dispatch is frozen', () => {
 })
 
 describe("in the caller's transaction, a cancel", () => {
-  test('is rolled back with it: the item stays due', async () => {
+  test('is rolled back with the transaction, and the item stays due', async () => {
     const { outboxId, railType } = await enqueue(db)
     const application = await openTransaction(db, 'symphony_ingest')
     await cancelOutboxItem(application, outboxId, REASON)
@@ -421,7 +421,7 @@ describe("in the caller's transaction, a cancel", () => {
     expect((await claimOnly(db, railType)).outboxId).toBe(outboxId)
   })
 
-  test('may follow the enqueue of the item', async () => {
+  test('may follow the enqueue of the item in the same transaction', async () => {
     const application = await openTransaction(db, 'symphony_ingest')
     const instruction = buildInstruction({ ordered: true })
     const { outboxId } = await enqueuePaymentOutbox(application, instruction)
@@ -511,7 +511,7 @@ describe('a concurrent cancel', () => {
     expect(await replacing).toMatchObject({ created: true })
   })
 
-  test('is refused after an approval of FAILED and refuses a later one, without a deadlock', async () => {
+  test('excludes an approval of FAILED and is excluded by one, without a deadlock', async () => {
     const first = await enqueueHeld(db, olga)
     const proposal = await propose(olga, first.outboxId, 'FAILED')
     const people = await openConnection(db, 'symphony_control')
@@ -537,7 +537,7 @@ describe('a concurrent cancel', () => {
     }
   })
 
-  test('never cancels an item that a claim or another cancel takes', async () => {
+  test('never wins together with a claim or another cancel of the same item', async () => {
     const railType = buildInstruction().railType
     const items: string[] = []
     for (let index = 0; index < 60; index += 1) items.push((await enqueue(db, { railType })).outboxId)
@@ -587,7 +587,7 @@ describe('cancelled items', () => {
     })
   })
 
-  test('are missing from the list of dead letters, and present among the FAILED items', async () => {
+  test('are absent from the list of dead letters, and present among the FAILED items', async () => {
     const railType = buildInstruction().railType
     const cancelled = await enqueue(db, { railType })
     await cancelOutboxItem(ingest(), cancelled.outboxId, REASON)
@@ -599,7 +599,7 @@ describe('cancelled items', () => {
     expect(ids).toEqual([failed.outboxId, cancelled.outboxId])
   })
 
-  test('break invariant I5 of the audit if the rail paid one; a decision of two people does not', async () => {
+  test('break invariant I5 of the audit if the rail paid one, unlike items that people failed', async () => {
     await withTestDatabase(async (own) => {
       const [first, second] = [await createPerson(own, 'first'), await createPerson(own, 'second')]
       const cancelled = await enqueue(own)

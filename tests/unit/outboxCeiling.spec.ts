@@ -16,7 +16,9 @@ import {
 import { createPerson, approve, propose } from '../support/outboxPeople.js'
 import { failureOf } from '../support/race.js'
 
-/** Retry ceiling: at 20 recorded attempts an item fails if its outcome is known, and is held if it is unknown. */
+/**
+ * Tests the retry ceiling: at 20 recorded attempts an item fails if its outcome is known, and is held if it is unknown.
+ */
 const CEILING = 20
 
 const db = await useTestDatabase()
@@ -151,7 +153,7 @@ describe('a retry granted beyond the ceiling', () => {
     expect(await complete(db, lease, { state: 'RETRYABLE' })).toEqual({ attemptNo: 21, state: 'RETRYABLE', held: true })
     expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: 'RETRY_CEILING', attempt_count: 20 })
     await expectNotClaimable(item)
-    // A person may grant one more retry each time.
+    // One person may grant a further retry after each hold at the ceiling.
     await resolveOutboxHold(bob.control, item.outboxId, 'RETRY', 'and again')
     const again = await claimOnly(db, item.railType)
     expect(await complete(db, again, { state: 'RETRYABLE', outcomeUnknown: true })).toMatchObject({
@@ -192,7 +194,7 @@ describe('a retry granted beyond the ceiling', () => {
     })
   })
 
-  test('is not used up by a released lease', async () => {
+  test('is not used up when its lease is released', async () => {
     const item = await granted()
     await releaseOutboxLease(db.as('symphony_executor'), await claimOnly(db, item.railType), WORKER)
     expect(await claimOnly(db, item.railType)).toMatchObject({ outboxId: item.outboxId, attemptCount: 20 })
@@ -234,7 +236,8 @@ describe('attempt_count', () => {
 })
 
 test('a completion that would schedule an attempt beyond the ceiling is refused (P7008)', async () => {
-  // No code path does so. To reach the guard, the ceiling drops to 2 once the attempt is written.
+  // No code path schedules such an attempt. To reach the guard, the test lowers the ceiling to 2 once the attempt is
+  // written.
   await withTestDatabase(async (own) => {
     const item = await enqueueAndFail(own, 1)
     const lease = await claimOnly(own, item.railType)

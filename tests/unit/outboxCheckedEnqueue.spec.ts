@@ -13,7 +13,7 @@ import { bodyOf, openHttpFixture, problemOf } from '../support/httpFixture.js'
 import { sequenceOf } from '../support/outboxItems.js'
 import { failureOf, openConnection } from '../support/race.js'
 
-/** Payments that a process with configured rails refuses before COMMIT. */
+/** Tests that a process with configured rails refuses an invalid payment before COMMIT. */
 
 const rails = loadRails([{ type: 'resend-bank', onUnknown: 'hold', dispatch: () => undefined }])
 const db = await useTestDatabase()
@@ -75,7 +75,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, message) => {
     expect(await sequenceOf(db, other.participantId)).toEqual({ taken: [1n], next: 2n })
   })
 
-  test('is accepted as a repetition if it was enqueued before without this check', async () => {
+  test('is accepted as a repetition if a process without rails enqueued it before', async () => {
     const instruction = buildInstruction(fault)
     const ingest = db.as('symphony_ingest')
     const first = await enqueue(instruction, { tx: ingest })
@@ -113,7 +113,7 @@ test('a batch with one invalid payment is refused as a whole, and the problem na
   expect(await sequenceOf(db, batch[0]!.participantId)).toEqual({ taken: [], next: undefined })
 })
 
-test('a batch of a known invalid payment and a new valid payment is accepted', async () => {
+test('an API with rails accepts a batch of a known invalid payment and a new valid payment', async () => {
   const known = buildInstruction({ payload: { amount: '-1' } })
   const ingest = db.as('symphony_ingest')
   await enqueue(known, { tx: ingest })

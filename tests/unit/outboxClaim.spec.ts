@@ -68,7 +68,7 @@ describe('the order of a claim', () => {
     expect(ids(await claim(db, [a, b, c], { batchSize: 5 }))).toEqual(oldestFirst.slice(5))
   })
 
-  test('is by due time for taken-over items too', async () => {
+  test('is by due time for taken-over items', async () => {
     const rail = buildInstruction().railType
     const [first] = await enqueueAged([rail, 50, 1])
     await claimOnly(db, rail)
@@ -100,7 +100,7 @@ describe('the result of a claim', () => {
   })
 })
 
-describe('a claimed item', () => {
+describe('an item returned by a claim', () => {
   test('has all enqueued fields and stays in the queue with a lease', async () => {
     const item = await enqueue(db, { payload: { amountMinor: '9007199254740993', nested: { list: [1, null, 'x'] } } })
     const claimed = await claimOnly(db, item.railType, { workerId: 'worker-7', leaseSeconds: 90 })
@@ -150,7 +150,7 @@ describe('a claimed item', () => {
   })
 })
 
-describe('a claim', () => {
+describe('a claim of outbox items', () => {
   test('leases items of the named rails only, or of all rails if none is named', async () => {
     await withTestDatabase(async (own) => {
       const [a, b, c] = [await enqueue(own), await enqueue(own), await enqueue(own)]
@@ -335,7 +335,7 @@ describe('a takeover of an expired lease', () => {
     })
   })
 
-  test('increases the count of expiries in a row; a completion resets it', async () => {
+  test('increases the expiry streak of the item, which a completion resets', async () => {
     const first = await enqueueAndClaim(db)
     const streaks = []
     for (let crash = 0; crash < 3; crash++) {
@@ -392,7 +392,7 @@ describe('a takeover of an expired lease', () => {
     const claimOne = (onUnleased: (takeover: UnleasedTakeover) => void) =>
       claimOutboxBatch(executor, 1, 'another', 600, { rails: [railType], onUnleased })
     const [first, ...others] = silent.map(({ outboxId }) => outboxId)
-    // The lease that expired first.
+    // The claim leases the item whose lease expired first.
     expect(await claimOne((takeover) => unleased.push(takeover))).toMatchObject([{ outboxId: first, takenOver: true }])
     expect(unleased).toEqual(others.map((outboxId) => ({ outboxId, railType, holdReason: null })))
     for (const { outboxId } of silent) expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])

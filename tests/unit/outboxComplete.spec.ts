@@ -78,7 +78,7 @@ describe('complete_outbox_attempt', () => {
   })
 })
 
-describe('a completion', () => {
+describe('a completion of an outbox item', () => {
   test.for(['DISPATCHED', 'FAILED'] as const)(
     'ends the item as %s with one ledger row that has all fields',
     async (state) => {
@@ -227,7 +227,7 @@ describe('a completion with an invalid state', () => {
   })
 })
 
-describe('attempt numbers', () => {
+describe('attempt numbers in the ledger', () => {
   test('have no gaps, however each attempt ends', async () => {
     const executor = db.as('symphony_executor')
     const item = await enqueue(db)
@@ -281,7 +281,7 @@ describe('attempt numbers', () => {
 })
 
 describe('a batch of completions', () => {
-  /** No late outcome reported a success under another rail reference. */
+  /** Part of each expected verdict: no late success reported another rail reference. */
   const agreed = { contradicted: false }
 
   test('returns one verdict per completion, in the given order', async () => {
@@ -497,7 +497,7 @@ describe('a batch of completions', () => {
   })
 })
 
-describe('the ledger', () => {
+describe('payment_outbox_attempts', () => {
   test.for([
     ['DISPATCHED', 'FAILED'],
     ['DISPATCHED', 'DISPATCHED'],

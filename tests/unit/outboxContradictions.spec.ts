@@ -15,7 +15,10 @@ import { useTestDatabase } from '../support/database.js'
 import { createContradiction, claimOnly, enqueueAndClaim, eventRows, ledger } from '../support/outboxItems.js'
 import { approve, createPerson, propose } from '../support/outboxPeople.js'
 
-/** Two reports about one payment that do not agree are counted and alerted until an operator has reviewed them. */
+/**
+ * Tests contradictions: two successes of one payment under different rail references. They count, and an alert fires,
+ * until an operator reviews them.
+ */
 
 const db = await useTestDatabase()
 const olga = await createPerson(db, 'olga')
@@ -61,7 +64,7 @@ describe('a contradiction', () => {
         expect(await completeAs(next, 'ref-2')).toMatchObject([{ verdict: 'RECORDED', contradicted: true }]),
       ),
     ).toEqual(one)
-    // The same completion again, as after a lost answer.
+    // Repeats the completion, as a worker does after a lost answer.
     expect(
       await growth(async () =>
         expect(await completeAs(next, 'ref-2')).toMatchObject([{ verdict: 'ALREADY_RECORDED', contradicted: true }]),

@@ -92,8 +92,8 @@ async function unknownAndPaidLate() {
   return { outboxId: lease.outboxId, reportLate }
 }
 
-describe.for(MONEY_DECISIONS)('decision %s', (decision) => {
-  test('is only proposed by the first person; nothing changes except for an event', async () => {
+describe.for(MONEY_DECISIONS)('the decision %s about a held item', (decision) => {
+  test('is only proposed by the first person, which changes nothing but adds an event', async () => {
     const { outboxId } = await buildItemFor(decision)
     const before = await stateOf(outboxId)
     const proposalId = await propose(olga, outboxId, decision)
@@ -147,7 +147,7 @@ describe.for(MONEY_DECISIONS)('decision %s', (decision) => {
     await expect(approve(asPavel, proposalId)).rejects.toMatchObject({ sqlstate: 'P7007' })
     await superuser.query('ROLLBACK TO SAVEPOINT inside')
     await superuser.query('COMMIT')
-    // The same call in its own transaction.
+    // The same call succeeds in a transaction of its own.
     expect(await approve(asPavel, proposalId)).toMatchObject({ outboxId, decision })
     await superuser.close()
   })
@@ -393,7 +393,7 @@ describe('the recorded actor', () => {
     expect((await attemptRows(db, outboxId)).map((row) => row.worker_id)).toEqual([`boris@bank via ${gateway.name}`])
   })
 
-  test('is one person by API key and by name: approving the own proposal is refused (P7007)', async () => {
+  test('is one person by API key and by name, who cannot approve the own proposal (P7007)', async () => {
     const other = await createPerson(db, 'gateway_too')
     await db.queryNoRole('SELECT set_actor_gateway($1, true)', [other.name])
     const { key } = await createKey(db, { scopes: ['operate'], owner: 'Anna@bank' })
@@ -519,7 +519,7 @@ describe('the recorded actor', () => {
   })
 })
 
-describe('a leased item', () => {
+describe('a held item with a lease', () => {
   test.for(['DISPATCHED', 'FAILED', 'RETRY'] as const)(
     'is not decided as %s before its lease expires (P7006)',
     async (decision) => {
@@ -575,7 +575,7 @@ describe('a leased item', () => {
   })
 })
 
-describe('a late success', () => {
+describe('a late success of a held item', () => {
   test.for(['FAILED', 'RETRY'] as const)('prevents a proposal of %s (P7006)', async (decision) => {
     const { outboxId, reportLate } = await unknownAndPaidLate()
     await reportLate()
@@ -594,7 +594,7 @@ describe('a late success', () => {
     },
   )
 
-  test('does not prevent the decision DISPATCHED, proposed before or after it', async () => {
+  test('does not prevent a DISPATCHED decision that was proposed before or after the late success', async () => {
     const first = await unknownAndPaidLate()
     await first.reportLate()
     await approve(pavel, await propose(olga, first.outboxId, 'DISPATCHED'))
@@ -621,7 +621,7 @@ describe('a late success', () => {
         detail: expect.objectContaining({ state: 'DISPATCHED', rail_reference: 'late-1' }),
       },
     ])
-    // The same report again returns the same event.
+    // A repeated report returns the same event.
     expect(await reportLate('late-1')).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
     expect((await eventRows(db, outboxId)).filter(({ event_type }) => event_type === 'TERMINAL_BLOCKED')).toHaveLength(
       1,

@@ -12,7 +12,7 @@ import {
   type UnknownPolicy,
 } from '../../libs/rails/index.js'
 
-/** dispatchItem with one leased item and one rail. No database: the claimed item and the rail decide everything. */
+/** Tests dispatchItem with one leased item and one rail, without a database, because it decides by these two only. */
 
 const CLAIMED_AT = new Date('2026-01-01T12:00:00Z')
 const LEASE_NEEDED_MS = 2_000
@@ -107,7 +107,7 @@ function endedBefore(ms: number): OutboxEvidence {
   }
 }
 
-test('dispatchItem gives the rail the outbox id, and the same as 32 hexadecimal digits', async () => {
+test('dispatchItem gives the rail the outbox id, also in its form of 32 hexadecimal digits', async () => {
   const outboxId = '019a8f2e-1b2c-7d3e-8f40-0123456789ab'
   const { sent } = await dispatch({ item: { outboxId } })
   expect(sent).toMatchObject([{ reference: outboxId, compactReference: '019a8f2e1b2c7d3e8f400123456789ab' }])
@@ -129,7 +129,7 @@ describe('a lease that may expire during the call', () => {
     expect((await dispatch({ leaseLeftMs: LEASE_NEEDED_MS })).sent).toHaveLength(1)
   })
 
-  test('is trusted for at least 90 % and less than 100 % of its duration in the database', () => {
+  test('counts as live for at least 90 % and less than 100 % of its duration in the database', () => {
     for (const leaseSeconds of [1, 2, 10, 60, 3_600]) {
       expect(trustedLeaseMs(leaseSeconds)).toBeLessThan(leaseSeconds * 1_000)
       expect(trustedLeaseMs(leaseSeconds)).toBeGreaterThanOrEqual(leaseSeconds * 900)
@@ -152,7 +152,7 @@ describe('an item of unknown outcome', () => {
   test.each([
     [4_999, 0],
     [5_000, 1],
-  ])('is sent after settleMs (5 s) if the rail does not know it: after %i ms, %i calls', async (ms, times) => {
+  ])('is sent again after settleMs (5 s) if an inquiry finds nothing: after %i ms, %i calls', async (ms, times) => {
     const { result, sent } = await dispatch({ onUnknown: 'inquire', item: { ...item, evidence: endedBefore(ms) } })
     expect(sent).toHaveLength(times)
     expect(result).toMatchObject({ outcome: { state: times === 0 ? 'RETRYABLE' : 'DISPATCHED' } })

@@ -7,7 +7,7 @@ import { LeasedItem } from '../../libs/outbox/LeasedItem.js'
 import { RailLane } from '../../libs/outbox/RailLane.js'
 import { loadRails } from '../../libs/rails/index.js'
 
-/** Slots, lanes and quarantine in memory, without database or rail. */
+/** Tests slots, lanes and quarantine in memory, without a database or a rail. */
 
 const NOW = new Date('2026-01-01T12:00:00Z')
 
@@ -69,7 +69,7 @@ function startAll(queue: DispatchQueue): LeasedItem[] {
   return started
 }
 
-test('lanes start items in turn, and at most as many as there are shared slots', () => {
+test('lanes take turns to start items, at most as many as there are shared slots', () => {
   const queue = createQueue(['one', 'two'], 4)
   const [a, b, c] = [leaseItem('one'), leaseItem('one'), leaseItem('one')]
   const [x, y] = [leaseItem('two'), leaseItem('two')]
@@ -110,7 +110,7 @@ describe('an item whose lease expired once', () => {
     expect(queue.lanesToClaim().flatMap(({ lanes }) => lanes.map(({ railType }) => railType))).toEqual(['two'])
   })
 
-  test('makes the queue release items that are added to its rail while it runs', () => {
+  test('makes the queue release items of its rail that are added while it runs', () => {
     const queue = createQueue()
     const [quarantined, late, lateQuarantined] = [leaseItem('one', 1), leaseItem('one'), leaseItem('one', 1)]
     queue.add([quarantined])

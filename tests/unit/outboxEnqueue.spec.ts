@@ -24,7 +24,10 @@ function enqueueAll(instructions: readonly OutboxInstruction[]): Promise<Enqueue
   return enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
 }
 
-/** Returns the notifications during the body. The marker is committed last; PostgreSQL notifies in commit order. */
+/**
+ * Returns the notifications that the body sends. A marker notification follows them, because PostgreSQL delivers in
+ * commit order.
+ */
 async function notificationsDuring(body: () => Promise<unknown>): Promise<string[]> {
   const listener = await db.connect()
   const received: string[] = []
@@ -50,7 +53,7 @@ async function everything(): Promise<unknown> {
   return rows[0]
 }
 
-describe('a new item', () => {
+describe('a new outbox item', () => {
   test('is pending, due at once, and has sequence number 1', async () => {
     const item = await enqueue(db)
     expect(item).toMatchObject({ created: true, state: 'PENDING', sequenceId: 1n })
@@ -138,7 +141,7 @@ describe('a repeated enqueue', () => {
     expect(await claim(db, first.railType)).toEqual([])
   })
 
-  test('returns the first item although the order of JSON keys and notBefore differ', async () => {
+  test('returns the first item even if notBefore or the order of JSON keys differs', async () => {
     const first = await enqueue(db, { payload: { amountMinor: '1', currency: 'EUR', to: { iban: 'X', bic: 'Y' } } })
     const again = await enqueuePaymentOutbox(db.as('symphony_ingest'), {
       ...first,
@@ -191,7 +194,7 @@ describe('the same instruction and key', () => {
     }
   })
 
-  test('conflict even if participant and rail joined give the same text', async () => {
+  test('conflict even if participant and rail, joined, give the same text', async () => {
     const first = await enqueue(db, { participantId: 'ab', railType: 'c' })
     const moved = { ...first, participantId: 'a', railType: 'bc' }
     const refusal = await failureOf(enqueuePaymentOutbox(db.as('symphony_ingest'), moved))
@@ -199,7 +202,7 @@ describe('the same instruction and key', () => {
   })
 })
 
-describe('a batch', () => {
+describe('a batch of instructions', () => {
   test('keeps the given order in its results, sequence numbers and claims', async () => {
     const railType = buildInstruction().railType
     const [first, second] = [buildInstruction().participantId, buildInstruction().participantId]
@@ -357,7 +360,7 @@ describe('a sequence that is behind the items of its participant', () => {
   test('makes an enqueue fail (23505) and write nothing', async () => {
     const { participantId } = await enqueue(db)
     await enqueue(db, { participantId })
-    // As after a partial restore.
+    // Imitates a partial restore, which leaves the sequence behind its items.
     await db.queryNoRole('UPDATE participant_outbox_sequences SET next_sequence_id = 1 WHERE participant_id = $1', [
       participantId,
     ])
@@ -382,7 +385,7 @@ test('an error of enqueue_payment_outbox reaches the caller as a DatabaseError w
   expect(refusal).toBeInstanceOf(DatabaseError)
 })
 
-describe('NOTIFY', () => {
+describe('NOTIFY of workers', () => {
   test('is sent once per enqueue, for one item or several', async () => {
     expect(await notificationsDuring(() => enqueue(db))).toEqual(['new_work'])
     expect(await notificationsDuring(() => enqueueAll([buildInstruction(), buildInstruction()]))).toEqual(['new_work'])

@@ -40,7 +40,7 @@ test('an enqueue of known and new items finds each by index, although all have t
     expect({ isLookUp, few: rows <= loops }).toEqual({ isLookUp: true, few: true })
 })
 
-test('an enqueue of new items looks up the first key only', async () => {
+test('an enqueue of new items looks up only the first key', async () => {
   const recorder = await PlanRecorder.open(db, 'symphony_ingest')
   const ids = 'ARRAY(SELECT $1 || n FROM generate_series(1, 500) n)'
   const call = `SELECT * FROM ${db.qualify('enqueue_payment_outbox_batch')}(
@@ -51,7 +51,10 @@ test('an enqueue of new items looks up the first key only', async () => {
   expect(scans).toMatchObject([{ isLookUp: true, loops: 1, rows: 0 }])
 })
 
-/** Rows are locked in the order of reading, so every call must read them in the order of the names. */
+/**
+ * PostgreSQL locks rows in the order in which it reads them. All calls must read participants in the order of names, or
+ * they could deadlock.
+ */
 test('an enqueue finds each participant by index, although the table was analysed when small', async () => {
   const fewer = await createTestDatabase({ countBranches: false })
   const call = `SELECT * FROM ${fewer.qualify('enqueue_payment_outbox_batch')}(

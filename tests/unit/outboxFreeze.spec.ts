@@ -24,8 +24,8 @@ import { PlanRecorder, scansOf, type Execution } from '../support/plans.js'
 import { failureOf, race } from '../support/race.js'
 
 /**
- * The restore guard in SQL, with one actor on one server. A superuser writes the data that a restore or a failover
- * would leave. tests/chaos promotes, copies and restores real servers.
+ * Tests the detection of a restore in SQL, with one actor on one server. A superuser writes the data that a restore or
+ * a failover would leave. tests/chaos promotes, copies and restores real servers.
  */
 
 const db = await useTestDatabase()
@@ -37,7 +37,7 @@ const check = (record?: EpochRecord, workerId = WORKER) => checkDispatchEpoch(ex
 const lift = (reason = 'compared with the bank') => liftDispatchFreeze(olga.control, reason)
 const freeze = (reason = 'restored by hand') => freezeDispatch(olga.control, reason)
 
-/** Returns whether a claim leases a due item. */
+/** Whether dispatch is not frozen: a claim leases a due item. */
 async function isOpen(): Promise<boolean> {
   const { railType } = await enqueue(db)
   return (await claim(db, railType)).length === 1
@@ -111,7 +111,7 @@ describe('an epoch', () => {
     const recorder = await PlanRecorder.open(db, 'symphony_executor')
     const recordClaim = () =>
       recorder.run(`SELECT * FROM ${db.qualify('claim_outbox_batch')}(10, 'w', 60, ARRAY[$1])`, [railType])
-    // The first call of a session plans. The second shows the usual cost.
+    // The first call of a session also plans its queries. The second call shows the usual cost.
     await recordClaim()
     const afterOne = epochCheckStatement(await recordClaim())
     await db.queryNoRole(
@@ -363,7 +363,7 @@ describe('while dispatch is frozen', () => {
     expect(await isOpen()).toBe(true)
   })
 
-  test('a further restore freezes dispatch again and makes items enqueued meanwhile unknown', async () => {
+  test('a second restore freezes dispatch again and marks items enqueued meanwhile as unknown', async () => {
     await check()
     await freeze()
     await check()
@@ -391,7 +391,7 @@ describe('while dispatch is frozen', () => {
   })
 })
 
-describe('an operator', () => {
+describe('an operator who freezes or lifts', () => {
   test('lifts a freeze and stores the reason; items older than the freeze have an unknown outcome', async () => {
     const item = await enqueue(db)
     await check()
@@ -413,7 +413,7 @@ describe('an operator', () => {
     ])
   })
 
-  test('gets false and changes nothing if a lift has no freeze or a freeze is repeated', async () => {
+  test('gets false and changes nothing on a lift without a freeze, or on a second freeze', async () => {
     expect(await lift()).toBe(false)
     await check()
     const before = (await dispatchEvents()).length

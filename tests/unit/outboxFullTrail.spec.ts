@@ -134,7 +134,7 @@ test('the full trail reproduces the queue after two concurrent actors used the s
   expect(pending.size).toBeGreaterThan(10)
 })
 
-describe('a replay', () => {
+describe('a replay of the full trail', () => {
   let db: TestDatabase
   beforeAll(async () => {
     db = await workAtRandom(6, 0, true)
@@ -177,7 +177,7 @@ describe('a replay', () => {
     return column === 'dispatch_mark' ? `'begun'` : ofType[rows[0]!.type]!
   }
 
-  /** Rows on which the constraints let one column change alone. */
+  /** Condition per column that finds a row in which the constraints allow a change of that column only. */
   const ROWS: Readonly<Record<string, string>> = {
     claimed_by: 'lease_token IS NOT NULL',
     lease_expires_at: 'lease_token IS NOT NULL',

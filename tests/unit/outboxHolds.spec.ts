@@ -49,7 +49,7 @@ test('RETRY by one person makes a held item of known outcome due at once', async
   expect((await claimOnly(db, item.railType)).outboxId).toBe(item.outboxId)
 })
 
-test('RETRY of an item that was never attempted does not send it before its notBefore', async () => {
+test('RETRY of an item that was never attempted keeps its notBefore', async () => {
   const notBefore = new Date(Date.now() + 86_400_000)
   const item = await enqueue(db, { notBefore })
   await placeOutboxHold(olga.control, item.outboxId, 'looks wrong')
@@ -138,7 +138,7 @@ describe('a leased item under a hold', () => {
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ dispatch_mark: 'begun' })
   })
 
-  test('keeps its first hold if its worker holds it too; the lease ends', async () => {
+  test('keeps its first hold if its worker holds it again, which ends the lease', async () => {
     const lease = await leasedAndHeld()
     await holdLeasedOutboxItem(executor(), lease, WORKER, 'the worker would hold it too')
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: null, hold_reason: 'please wait' })

@@ -8,7 +8,7 @@ import { Emitter } from '../../libs/worker/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { enqueueAndClaim, ledger, WORKER } from '../support/outboxItems.js'
 
-/** An outcome must reach the ledger even if a database connection fails. */
+/** Tests that an outcome reaches the ledger even if a database connection fails. */
 
 const db = await useTestDatabase()
 
@@ -81,7 +81,7 @@ test('an ItemCompleter completes DISPATCHED outcomes in separate calls when many
     expect(await ledger(db, outboxId)).toEqual([index % 6 === 5 ? '1 FAILED' : '1 DISPATCHED'])
 })
 
-test('giveUp() stops retries until the next drain(); later completions are retried again', async () => {
+test('giveUp() stops retries until the next drain(), after which completions are retried again', async () => {
   const [first, second] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
   const events: RelayerEvent[] = []
   const emitter = new Emitter<RelayerEvent>()

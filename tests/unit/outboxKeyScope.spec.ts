@@ -8,7 +8,7 @@ import { buildInstruction, claimOnly, complete, enqueue, sequenceOf } from '../s
 import { createPerson, approve, propose } from '../support/outboxPeople.js'
 import { connectionOf, failureOf, untilWaiting, type Connection } from '../support/race.js'
 
-/** Within a key scope, an idempotency key names one instruction (P7014). */
+/** Tests that an idempotency key names only one instruction within a key scope (P7014). */
 
 const db = await useTestDatabase()
 let gateway: RoleHandle
@@ -73,7 +73,7 @@ describe('a key that is in use in its scope', () => {
     }
   })
 
-  test('is refused for a second instruction of the same batch (P7014)', async () => {
+  test('is refused for a second instruction in the same batch (P7014)', async () => {
     const scope = buildScope()
     const { idempotencyKey } = buildInstruction()
     const batch = [buildInstruction(), buildInstruction({ idempotencyKey }), buildInstruction({ idempotencyKey })]
@@ -99,7 +99,7 @@ describe('a key that is in use in its scope', () => {
   })
 })
 
-describe('the scope argument', () => {
+describe('the key scope argument of an enqueue', () => {
   test('is refused for a login that is not a gateway (42501), and nothing is enqueued', async () => {
     const instruction = buildInstruction()
     for (const attempt of [

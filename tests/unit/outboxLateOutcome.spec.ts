@@ -24,7 +24,7 @@ import {
 } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 
-/** A late outcome is stored, is used by the next claim, and never makes a second terminal outcome. */
+/** Tests late outcomes: each is stored, the next claim uses it, and it never makes a second terminal outcome. */
 
 const db = await useTestDatabase()
 
@@ -233,7 +233,7 @@ describe('a late success', () => {
   })
 })
 
-describe('a DISPATCHED completion', () => {
+describe('a DISPATCHED completion after a late outcome', () => {
   test('writes TERMINAL_BLOCKED after a late success with another reference', async () => {
     const { lost, next } = await takenOver()
     await report(lost, PAID)

@@ -95,7 +95,7 @@ async function limitEvents(name: string) {
   return rows
 }
 
-/** Lets time pass for the buckets of a limit. */
+/** Moves the usage of a limit back in time, as if this many seconds had passed. */
 async function age(name: string, seconds: number): Promise<void> {
   await db.queryNoRole(
     `UPDATE outbox_limit_usage SET expires_at = expires_at - make_interval(secs => $2),
@@ -108,8 +108,8 @@ async function age(name: string, seconds: number): Promise<void> {
   ])
 }
 
-describe('a limit', () => {
-  test('is in force only after a second person has approved it, with events of both', async () => {
+describe('a limit on payments', () => {
+  test('applies only after a second person approved it; proposal and approval are events', async () => {
     const subject = buildSubject()
     const name = `limit-${randomUUID()}`
     const rule = countPerDay('0', subject)
@@ -176,7 +176,7 @@ describe('a limit', () => {
     await superuser.close()
   })
 
-  test('stays as it is when its proposal is withdrawn, which is then closed (P7006)', async () => {
+  test('is unchanged after its proposal is withdrawn; a withdrawn proposal is closed (P7006)', async () => {
     const subject = buildSubject()
     const name = await setLimit(countPerDay('1', subject))
     const proposalId = await proposeOutboxLimit(olga.control, name, countPerDay('5', subject), REASON)
@@ -192,7 +192,7 @@ describe('a limit', () => {
     expect(await failureOf(withdrawOutboxLimit(pavel.control, proposalId, 'no'))).toMatchObject({ sqlstate: 'P7006' })
   })
 
-  test('is removed by two people, with its usage', async () => {
+  test('is removed by two people, together with its usage', async () => {
     const subject = buildSubject()
     const name = await setLimit(countPerDay('1', subject))
     expect([(await pay('1', subject)).held, (await pay('1', subject)).held]).toEqual([null, 'LIMIT_EXCEEDED'])
@@ -270,7 +270,7 @@ describe('an approval limit', () => {
     expect(await claimOnly(db, subject.railType)).toMatchObject({ outboxId })
   })
 
-  test('keeps its hold on a payment that a person proposes, and its release counts', async () => {
+  test('holds a payment that a person proposes, and count limits count it once it is approved', async () => {
     const subject = buildSubject()
     await setLimit(approvalAbove('10', 1, { railType: subject.railType }))
     const name = await setLimit(countPerDay('5', { railType: subject.railType }))
@@ -282,7 +282,7 @@ describe('an approval limit', () => {
     expect(await limitOf(name)).toMatchObject({ used: '1' })
   })
 
-  test('lets one person propose a release and another approve it if it needs two', async () => {
+  test('needs one person to propose and another to approve the release if approvals is 2', async () => {
     const subject = buildSubject()
     await setLimit(approvalAbove('10', 1, { railType: subject.railType }))
     const strict = await setLimit(approvalAbove('20', 2, { participantId: subject.participantId }))
@@ -299,7 +299,7 @@ describe('an approval limit', () => {
     expect(await holdOf(outboxId)).toBeNull()
   })
 
-  test('does not change a later hold of another reason', async () => {
+  test('does not require two people to release a later hold of another reason', async () => {
     const subject = buildSubject()
     await setLimit(approvalAbove('10', 2, { railType: subject.railType }))
     const { outboxId } = await pay('15', subject)
@@ -319,7 +319,7 @@ describe('an approval limit', () => {
 })
 
 describe('an amount limit', () => {
-  test('accepts payments up to the sum of the window and holds the one that would exceed it', async () => {
+  test('accepts payments up to the sum of its window, and holds the first one that exceeds it', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('250.00', { participantId: subject.participantId }))
     expect((await pay('100.25', subject)).held).toBeNull()
@@ -331,7 +331,7 @@ describe('an amount limit', () => {
     expect(await limitOf(name)).toMatchObject({ used: '250.00', exceededAt: expect.any(String) })
   })
 
-  test('holds every payment after the excess, also one that would fit, until the window has passed', async () => {
+  test('holds every payment after it was exceeded, even a small one, until the window has passed', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('100', subject))
     expect((await pay('100.01', subject)).held).toBe('LIMIT_EXCEEDED')
@@ -344,7 +344,7 @@ describe('an amount limit', () => {
     expect(await limitOf(name)).toMatchObject({ used: '1', exceededAt: null })
   })
 
-  test('counts a whole bucket until its end has left the window', async () => {
+  test('counts a bucket (1/100 of the window) in full until its end has left the window', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('100', subject))
     expect((await pay('60', subject)).held).toBeNull()
@@ -352,7 +352,7 @@ describe('an amount limit', () => {
     expect((await pay('50', subject)).held).toBe('LIMIT_EXCEEDED')
   })
 
-  test('ends the excess and keeps the usage when two people set it again', async () => {
+  test('is no longer exceeded, but keeps its usage, when two people set it again', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('100', subject))
     expect([(await pay('90', subject)).held, (await pay('20', subject)).held]).toEqual([null, 'LIMIT_EXCEEDED'])
@@ -362,7 +362,7 @@ describe('an amount limit', () => {
     expect((await pay('0.01', subject)).held).toBe('LIMIT_EXCEEDED')
   })
 
-  test('counts each bucket for the new window after a change of the window', async () => {
+  test('counts existing buckets for the new window if two people change the window', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('100', subject))
     expect((await pay('90', subject)).held).toBeNull()
@@ -373,7 +373,7 @@ describe('an amount limit', () => {
     expect(await limitOf(name)).toMatchObject({ used: '0' })
   })
 
-  test('starts at zero if its rail or participant changes', async () => {
+  test('starts at zero if two people change its rail or participant', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('100', { participantId: subject.participantId }))
     expect((await pay('90', subject)).held).toBeNull()
@@ -381,7 +381,7 @@ describe('an amount limit', () => {
     expect(await limitOf(name)).toMatchObject({ used: '0' })
   })
 
-  test('checks a batch in its order, per participant', async () => {
+  test('checks the payments of a batch in their order, per participant', async () => {
     const [one, two] = [buildSubject(), buildSubject()]
     await setLimit(amountPerDay('100', { participantId: one.participantId }))
     await setLimit(amountPerDay('10', { participantId: two.participantId }))
@@ -447,7 +447,7 @@ describe('an amount limit', () => {
     expect(await holdOf(redrivenAs!)).toBe('LIMIT_EXCEEDED')
   })
 
-  test('counts a repeated call once', async () => {
+  test('counts a repeated enqueue once', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('100', subject))
     const instruction = buildInstruction({ ...subject, payload: euros('60') })
@@ -479,7 +479,7 @@ describe('a count limit', () => {
   })
 })
 
-describe('LIMIT_UNREADABLE', () => {
+describe('the hold reason LIMIT_UNREADABLE', () => {
   test.each<[what: string, payload: JsonObject]>([
     ['no amount', { currency: 'EUR' }],
     ['no currency', { amount: '1' }],
@@ -516,7 +516,7 @@ describe('LIMIT_UNREADABLE', () => {
     }
   })
 
-  test('does not apply to a currency that has its own limit of the same kind and subject', async () => {
+  test('does not apply to a currency with its own limit of the same kind, rail and participant', async () => {
     const subject = buildSubject()
     const dollars = { ...subject, payload: { amount: '50', currency: 'USD' } }
     await setLimit(amountPerDay('100', subject))
@@ -544,7 +544,7 @@ describe('LIMIT_UNREADABLE', () => {
   })
 })
 
-describe('concurrent writers', () => {
+describe('concurrent enqueues under a limit', () => {
   test('never exceed the limit of their participant', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('100', { participantId: subject.participantId }))
@@ -558,11 +558,11 @@ describe('concurrent writers', () => {
     expect(await limitOf(name)).toMatchObject({ used: '100' })
     expect(await claim(db, subject.railType)).toHaveLength(34)
     const { rows } = await db.queryNoRole('SELECT 1 FROM outbox_limit_usage WHERE limit_name = $1', [name])
-    // Writers take turns, so that each bucket has one row.
+    // Writers of one participant wait for each other, so that a bucket has one row. The test spans at most two buckets.
     expect(rows.length).toBeLessThanOrEqual(2)
   })
 
-  test('do not wait for each other on one rail, and count together once they commit', async () => {
+  test('do not wait for each other on one rail; their commits add up', async () => {
     const { railType } = buildSubject()
     const name = await setLimit(countPerDay('3', { railType }))
     // The first of the two writers locks the row of this payment.
@@ -613,7 +613,7 @@ test('repair deletes expired buckets and skips those that a transaction has lock
   })
 })
 
-test('the full trail of a payment that a limit held replays to its queue row', async () => {
+test('the full trail of a payment that a limit held reproduces its queue row', async () => {
   await withTestDatabase(async (own) => {
     await own.queryNoRole('UPDATE symphony_settings SET full_trail = true')
     const [one, two] = [await createPerson(own, 'one'), await createPerson(own, 'two')]

@@ -69,7 +69,7 @@ describe('ordered items of a participant', () => {
     expect((await claimOnly(db, other)).outboxId).toBe(second.outboxId)
   })
 
-  test('wait only for ordered items; unordered items never wait', async () => {
+  test('wait for ordered items only; unordered items never wait', async () => {
     const stream = new Stream(db)
     const first = await stream.enqueue(false)
     const head = await stream.enqueue(true)
@@ -81,7 +81,7 @@ describe('ordered items of a participant', () => {
     expect(await pendingRow(db, second)).toMatchObject({ blocked: true })
   })
 
-  test('wait only for ordered items, also if one call enqueues all items', async () => {
+  test('wait for ordered items only, even if one call enqueues ordered and unordered items', async () => {
     const stream = new Stream(db)
     const { participantId, railType } = stream
     const flags = [false, true, false, true, false]
@@ -136,7 +136,7 @@ describe('the head of a stream', () => {
   })
 })
 
-describe('the failure of an item', () => {
+describe('the failure of an ordered item', () => {
   test.for(['by default', 'continue'] as const)('unblocks the next item (policy: %s)', async (policy) => {
     const stream = new Stream(db)
     if (policy === 'continue') await setParticipantOutboxPolicy(olga.control, stream.participantId, 'continue')
@@ -274,7 +274,7 @@ describe('the failure of an item', () => {
     ])
   })
 
-  test('has no other policy than continue and halt (22023)', async () => {
+  test('can have the policies continue and halt only (22023)', async () => {
     const asked: [string | null, string | null][] = [
       ['p', null],
       ['p', 'HALT'],
@@ -299,7 +299,7 @@ async function scopeEvents(scope: string) {
   return rows
 }
 
-/** Returns a leased head, a transaction to complete it in, and one to enqueue its successor in. */
+/** Returns a leased head, a transaction that can complete it, and a transaction that can enqueue its successor. */
 async function createTerminalHead() {
   const stream = new Stream(db)
   const head = await stream.enqueue()
@@ -379,7 +379,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await stream.claimed()).toEqual([next])
   })
 
-  test('is unblocked by lease repair as well', async () => {
+  test('is unblocked by lease repair too, not only by a claim', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
@@ -415,7 +415,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await pendingRow(db, second)).toMatchObject({ block_unverified: false })
     expect(await failureOf(completeOn(completer, lease))).toMatchObject({ sqlstate: '40001' })
     await completer.query('ROLLBACK')
-    // Retried with a current snapshot.
+    // Repeats the completion with a current snapshot.
     await completer.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
     await completeOn(completer, lease)
     await completer.query('COMMIT')
@@ -452,7 +452,7 @@ describe('a successor enqueued while the head ends', () => {
   })
 })
 
-describe('an open transaction on the same stream', () => {
+describe('an open transaction on a stream', () => {
   test.for(['DISPATCHED', 'FAILED', 'RETRYABLE'] as const)('does not block a completion as %s', async (state) => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
@@ -628,7 +628,7 @@ describe('a redrive in an ordered stream', () => {
     expect(rows).toEqual([{ sequence_id: 4n, stream_position: 1n }])
   })
 
-  test('halts the stream again if it fails, and its own redrive goes first', async () => {
+  test('halts the stream again if it fails; a redrive of it goes first again', async () => {
     const { stream, ids } = await halted()
     const second = await redrive(ids[0])
     await resume(stream)
@@ -682,7 +682,7 @@ describe('a redrive in an ordered stream', () => {
     expect(await stream.drain()).toEqual([ids[1], again])
   })
 
-  test('goes before the next item even if the pause of the stream did not block that item', async () => {
+  test('goes before the next item even if that item was not blocked by the pause', async () => {
     const { stream, ids } = await halted()
     // A pause does not mark a head that is locked at that moment.
     await db.queryNoRole(

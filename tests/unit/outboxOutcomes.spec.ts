@@ -68,7 +68,7 @@ async function pay(lease: ClaimedItem): Promise<void> {
 }
 
 describe('an outcome message', () => {
-  test('has every field of the outcome, no payload, and commits with it', async () => {
+  test('has every field of the outcome and no payload, and commits with the outcome', async () => {
     const lease = await enqueueAndClaim(db, withTopic())
     await pay(lease)
     const [outcome] = await outcomes(lease.outboxId)
@@ -91,7 +91,7 @@ describe('an outcome message', () => {
     })
   })
 
-  test('of a replacement goes to the topic of the replaced payment, and names it through redrives', async () => {
+  test('goes to the topic of the replaced payment if a replacement ends, and names that payment', async () => {
     const old = await enqueueFailed(db, withTopic())
     const ingest = db.as('symphony_ingest')
     const { participantId, outboxId: replaces, outcomeTopic } = old
@@ -121,7 +121,7 @@ describe('an outcome message', () => {
     expect((await readFailedItems(db.as('symphony_readonly'), undecided)).items).toEqual([])
   })
 
-  test('of a replacement goes to its own topic if it names one, also within a batch', async () => {
+  test('goes to the replacement’s own topic if it names one, even in a batch', async () => {
     const [own, inherited] = [await enqueueFailed(db, withTopic()), await enqueueFailed(db, withTopic())]
     const other = withTopic()
     const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [
@@ -149,7 +149,7 @@ describe('an outcome message', () => {
     })
   })
 
-  test('waits until the application has completed the message before it', async () => {
+  test('waits until the application has completed the previous outcome message of the payment', async () => {
     const item = await enqueueHeld(db, olga, withTopic())
     await resolveOutboxHold(olga.control, item.outboxId, 'RETRY', 'go on', null)
     await pay(await claimOnly(db, item.railType))
@@ -174,7 +174,7 @@ describe('an outcome message', () => {
     expect(await states(lease.outboxId)).toEqual(['1 DISPATCHED'])
   })
 
-  test('is sent for each payment with a topic of a batch, and for no other', async () => {
+  test('is sent for each payment of a batch that has a topic, and for no other', async () => {
     const railType = `rail-${randomUUID()}`
     const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [
       buildInstruction(withTopic({ railType })),
@@ -208,7 +208,7 @@ describe('an outcome message', () => {
     ])
   })
 
-  test('is not expected in the rail book by an audit', async () => {
+  test('needs no entry in the rail book to pass the audit', async () => {
     await using own = await createTestDatabase()
     const item = await enqueue(own, withTopic())
     await complete(own, await claimOnly(own, item.railType), { state: 'DISPATCHED', railReference: 'reference-1' })
@@ -218,7 +218,7 @@ describe('an outcome message', () => {
     expect(invariants.filter(({ ok }) => !ok)).toEqual([])
   })
 
-  test('has no outcome messages of its own, also when it is held', async () => {
+  test('has no outcome messages about itself, even when it is held', async () => {
     const lease = await enqueueAndClaim(db, withTopic())
     await pay(lease)
     const { rows } = await db.queryNoRole<{ outbox_id: string }>(
@@ -250,7 +250,7 @@ describe('an outcome message at the retry ceiling', () => {
     expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: 'OUTCOME_NOT_DELIVERED', attempt_count: 20 })
   })
 
-  test('is held for the same reason if the lease of its last attempt expires', async () => {
+  test('is held as OUTCOME_NOT_DELIVERED if the lease of its last attempt expires', async () => {
     const { outboxId } = await failDelivery(19)
     await db.queryNoRole(
       `UPDATE payment_outbox_pending SET next_attempt_at = now(), claimed_by = 'dead', lease_token = gen_random_uuid(),
@@ -267,7 +267,7 @@ describe('an outcome message at the retry ceiling', () => {
     expect(Math.max(...delays)).toBeLessThanOrEqual(21_600)
   })
 
-  test('is held again if the attempt after a RETRY fails too', async () => {
+  test('is held again if the attempt after a RETRY fails', async () => {
     const { outboxId } = await failDelivery(20)
     await resolveOutboxHold(olga.control, outboxId, 'RETRY', 'the handler is mended', null)
     const { rows } = await db.queryNoRole<{ rail_type: string }>(
@@ -287,7 +287,7 @@ describe('an outcome topic', () => {
     expect(String(failure)).toContain('p_outcome_topic')
   })
 
-  test('stays that of the first enqueue when a repeat names another', async () => {
+  test('stays that of the first enqueue when a repeated enqueue names another topic', async () => {
     const first = buildInstruction(withTopic())
     await enqueue(db, first)
     expect(await enqueue(db, { ...first, outcomeTopic: 'another' })).toMatchObject({ created: false })
@@ -367,7 +367,7 @@ describe('the paths that can end, hold or release a payment', () => {
     expect(await states(firstId)).toEqual(sent)
   })
 
-  test('are all listed here', async () => {
+  test('are exactly the SQL functions that write attempts or hold reasons', async () => {
     const { rows } = await db.queryNoRole<{ proname: string }>(
       `SELECT p.proname FROM pg_proc p
        WHERE p.pronamespace = $1::regnamespace

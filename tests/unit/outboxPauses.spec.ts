@@ -45,7 +45,7 @@ const resume = (kind: PauseKind, stream: Stream, by = olga.control) =>
 const pauseAll = () => pauseOutbox(olga.control, 'all', 'all', 'reconciliation')
 const resumeAll = () => resumeOutbox(olga.control, 'all', 'all', 'compared with the bank')
 
-describe('a pause', () => {
+describe('a pause of claims', () => {
   test('stops claims of its rail only, whether a claim names rails or not', async () => {
     const paused = new Stream(db)
     const other = new Stream(db)
@@ -158,7 +158,7 @@ describe.for(KINDS)('an item leased before a pause of its %s', (kind) => {
 })
 
 describe.for(KINDS)('pausing a %s', (kind) => {
-  test('returns whether it changed anything, and so does resuming', async () => {
+  test('returns whether it changed anything, as does resuming', async () => {
     const stream = new Stream(db)
     expect(await resume(kind, stream)).toBe(false)
     expect(await pause(kind, stream)).toBe(true)
@@ -167,7 +167,7 @@ describe.for(KINDS)('pausing a %s', (kind) => {
     expect(await resume(kind, stream)).toBe(false)
   })
 
-  test('writes an event with actor and reason, and so does resuming', async () => {
+  test('writes an event with actor and reason, as does resuming', async () => {
     const stream = new Stream(db)
     await pause(kind, stream)
     const { rows } = await db.queryNoRole('SELECT * FROM outbox_pauses WHERE name = $1', [nameOf(kind, stream)])
@@ -236,7 +236,7 @@ test('pause_outbox and resume_outbox refuse an invalid kind, name or reason (220
   expect(rows).toEqual([])
 })
 
-describe('resuming', () => {
+describe('resuming a paused rail', () => {
   test.for([true, false])('notifies the workers only if notify_enabled is true (here: %s)', async (enabled) => {
     const stream = new Stream(db)
     await pause('rail', stream)
@@ -602,7 +602,7 @@ test('a participant and its stream, resumed at the same time, leave no item bloc
   for (const kind of MARKING_KINDS) await pause(kind, stream)
   const first = await openTransaction(db, 'symphony_control')
   const second = await openTransaction(db, 'symphony_control')
-  // Each sees the other's pause still in force.
+  // Each resume sees the other pause still in force.
   await resumeOutbox(first, 'participant', stream.participantId, 'go on')
   const other = resumeOutbox(second, 'stream', stream.participantId, 'go on')
   await untilWaiting(db, second)

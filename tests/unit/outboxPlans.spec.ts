@@ -15,9 +15,9 @@ import { createPerson, enqueueHeld, propose, type Person } from '../support/outb
 import { insertMany, PlanRecorder, scansOf, indexesOf, type Execution } from '../support/plans.js'
 
 /**
- * Plans must not depend on when a table was last analysed, and a claim must not read items that it cannot claim. The
- * tests count rows and pages inside the functions, not time. The tables are analysed while empty, then filled with
- * 20,000 pending items, of which almost none can be claimed, and 15,000 ended ones.
+ * Tests that plans do not depend on when a table was last analysed, and that a claim reads no items that it cannot
+ * claim. The tests count rows and pages inside the functions, not time. The tables are analysed while empty, then
+ * filled with 20,000 pending items, of which almost none can be claimed, and 15,000 ended ones.
  */
 
 const LARGE_TABLES = [
@@ -272,7 +272,7 @@ describe.each(['empty, never analysed', 'empty', 'full', 'full, with the full tr
 )
 
 /** A session keeps plans from the time when the tables were empty. These plans must suit full tables too. */
-describe('plans', () => {
+describe('plans that a session caches', () => {
   test.each(titles)('are equal for %s on empty tables, full tables, and full tables analysed again', (title) => {
     const ways = indexesOf(recordings['full']![title]!, LARGE_TABLES)
     expect(ways.length).toBeGreaterThan(0)
@@ -287,7 +287,7 @@ test('a claim reads at most 20 % more pages if 20,000 unclaimable items are in t
   expect(pages.crowded).toBeLessThanOrEqual(1.2 * pages.clean)
 })
 
-test('a claim of payments reads no message of the same rail, and a claim of messages no payment', async () => {
+test('a claim of payments reads no message of its rail, and a claim of messages no payment', async () => {
   const { db } = full
   await fill(db, 'payment_outbox_pending', DUE_OF_BOTH_KINDS)
   for (const isMessage of [false, true]) {
@@ -306,7 +306,7 @@ test('a claim of payments reads no message of the same rail, and a claim of mess
   }
 })
 
-describe('limits', () => {
+describe('rows of outbox limits', () => {
   test('are probed once by an enqueue of a payment, and not by one of a message', async () => {
     const payment = await recordEnqueue(instructionValues())
     const message = await recordEnqueue(instructionValues(), true)

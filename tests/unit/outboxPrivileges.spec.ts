@@ -27,8 +27,8 @@ import {
 } from '../support/sqlFunctions.js'
 
 /**
- * Every role × every object × every right, exercised on existing rows. The objects come from the catalog, so that a new
- * one without an entry here fails. The rights of each role are listed here, after the specification.
+ * Tests every role with every object and every right, on existing rows. The objects come from the catalog, so that a
+ * new one without an entry here fails. The expected rights are listed here, after the specification.
  */
 
 /** PUBLIC is a login without any role. */
@@ -65,10 +65,10 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   ledger_projection: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_series: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_attempt_series: { control: whole(), auditor: whole(), readonly: whole() },
-  // A field class can forbid the amount.
+  // A rail can hide the amount by its field classes, so readonly may not read this column.
   payment_search: { control: whole(), auditor: whole(), readonly: except('amount', 'currency') },
   payment_search_destinations: { auditor: whole() },
-  // Its results are in ledger_verifications.
+  // No role reads this table. Its results are in ledger_verifications.
   ledger_verification_passes: {},
   ledger_verifications: { control: whole(), auditor: whole(), readonly: whole() },
   payment_outbox_proposals: { control: whole(), auditor: whole(), readonly: whole() },
@@ -79,7 +79,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   reconciliation_runs: { control: whole(), auditor: whole(), readonly: whole() },
   reconciliation_closings: { control: whole(), auditor: whole(), readonly: whole() },
   reconciliation_open_findings: { control: whole(), auditor: whole(), readonly: whole() },
-  // References of a bank can contain names.
+  // Bank references can contain names of people.
   reconciliation_entries: {
     control: whole(),
     auditor: whole(),
@@ -92,7 +92,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   outbox_workers: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_rails: { control: whole(), auditor: whole(), readonly: whole() },
   dispatch_epochs: { control: whole(), auditor: whole(), readonly: whole() },
-  // Not lease_id, because it can renew and release a lease.
+  // lease_id is left out, because its owner can renew and release the lease.
   symphony_leases: {
     control: except('lease_id', 'floor_seen'),
     auditor: except('lease_id'),
@@ -218,7 +218,7 @@ describe.each(ACTORS)('actor %s', (actor) => {
 
   test('has no right but SELECT on any table or column', async () => {
     const rights = ['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']
-    // PostgreSQL 17 has one more.
+    // PostgreSQL 17 adds the right MAINTAIN.
     if (inject('postgresVersion') >= 17) rights.push('MAINTAIN')
     const { rows } = await db.queryNoRole<{ held: string }>(
       `SELECT format('%s on %s', r.name, c.relname) AS held
@@ -449,7 +449,10 @@ async function readFunctions(): Promise<typeof functions> {
   return byName
 }
 
-/** Returns a statement that creates a table with a foreign key to this one. Unlogged, because then it may reference both. */
+/**
+ * Returns a statement that creates a table with a foreign key to this one. The new table is unlogged, because it may
+ * then reference logged and unlogged tables.
+ */
 function referencing({ name, primaryKey }: Relation): readonly string[] {
   if (primaryKey.length === 0) return []
   const columns = primaryKey.map((key) => `${key.name} ${key.type}`).join(', ')

@@ -35,7 +35,7 @@ import {
 } from '../support/outboxPeople.js'
 import { sealLedger } from '../support/sealLedger.js'
 
-/** Projection of sealed blocks: the search table, and counts per minute, hour and day. */
+/** Tests what a worker derives from sealed blocks: the search table, and counts per minute, hour and day. */
 
 const db = await useTestDatabase()
 const olga = await createPerson(db, 'olga')
@@ -57,7 +57,7 @@ async function found(outboxId: string): Promise<Record<string, unknown> | undefi
   return rows[0]
 }
 
-/** Counts of all grains, per rail and participant, without those that are 0. */
+/** Returns the counts per minute, hour and day, by rail and participant, without those that are 0. */
 async function counts(railType: string): Promise<Record<string, unknown>> {
   const { rows } = await db.queryNoRole<{ key: string; counts: object }>(
     `SELECT s.grain || ' ' || CASE s.participant_id WHEN '' THEN 'all' ELSE 'one' END AS key,
@@ -173,7 +173,7 @@ describe('project_ledger_block', () => {
     expect(points).toMatchObject([{ measured: 1, p50Ms: 40 }])
   })
 
-  test('continues after a rollback, and a second session projects nothing meanwhile', async () => {
+  test('continues after a rollback; a second session projects nothing at the same time', async () => {
     const railType = `rail-${randomUUID()}`
     await project()
     await enqueue(db, { railType })
@@ -201,7 +201,7 @@ describe('project_ledger_block', () => {
   })
 })
 
-test('latency_range returns the first end that is not below the latency', async () => {
+test('latency_range returns the smallest range end that is not below the latency', async () => {
   for (const [latency, end] of [
     [0, 1],
     ...LATENCY_RANGES.flatMap((range, index) => [
@@ -215,7 +215,7 @@ test('latency_range returns the first end that is not below the latency', async 
   }
 })
 
-describe('reads of series', () => {
+describe('reads of counts over time', () => {
   test('refuse an empty range, and a range of more than 1,500 points', async () => {
     const [from, to] = [new Date('2026-01-01T00:00:00Z'), new Date('2026-01-03T00:00:00Z')]
     await expect(readSeries(readonly(), { from: to, to: from })).rejects.toMatchObject({ argument: 'from' })
@@ -246,7 +246,7 @@ async function three(): Promise<{ ids: string[]; filter: ProjectedFilter; railTy
   return { ids, filter: { currency, railType }, railType, word }
 }
 
-describe('searches of the projection', () => {
+describe('searches of the search table', () => {
   test('sort by amount, page by page, and filter by a range or a single amount', async () => {
     const { ids, filter } = await three()
     const [five, twenty, ten] = ids
@@ -302,7 +302,7 @@ describe('searches of the projection', () => {
     expect(await findItems(readonly(), `ref-${word.slice(0, 20)}`, { limit: 9 })).toEqual([paid.outboxId])
   })
 
-  test('leave out a rail whose amounts a later declaration hides', async () => {
+  test('leave out a rail if a later declaration masks its amounts', async () => {
     const { filter, railType } = await three()
     await call(executor(), 'declare_outbox_rail', [railType, true, JSON.stringify({ '/amount': 'masked' }), 'w', true])
     expect((await searchProjected(auditor(), { ...filter, limit: 9 })).ids).toEqual([])
@@ -388,7 +388,7 @@ describe('DestinationHasher', () => {
     expect(await narrowProjected(auditor(), [pending.outboxId, randomUUID()], of)).toEqual([pending.outboxId])
   })
 
-  test('leaves out encrypted destinations, also after a later declaration, and undeclared rails', async () => {
+  test('leaves out undeclared rails and destinations that are or become encrypted', async () => {
     const account = randomUUID()
     const payload = { destination: account }
     const [encrypted, later, undeclared] = [`rail-${randomUUID()}`, `rail-${randomUUID()}`, `rail-${randomUUID()}`]
@@ -404,7 +404,7 @@ describe('DestinationHasher', () => {
     expect(await paidTo(account)).toEqual([])
   })
 
-  test('stores each block once, again after a rebuild, and deletes old rows', async () => {
+  test('hashes each block once, and again after a rebuild; old hashes are purged', async () => {
     await hashAll()
     expect(await hasher.runOnce()).toEqual({ blocks: 0, more: false })
     expect(await readHashing(auditor())).toEqual({ keyName: hash.keyName, blocksBehind: 0n })
@@ -424,7 +424,7 @@ describe('DestinationHasher', () => {
     expect(await hashesOf('DE75')).toBe(1)
   })
 
-  test('stores nothing with another key, and reports that once', async () => {
+  test('stores nothing with another search key, and reports the wrong key once', async () => {
     await hashAll()
     await enqueue(db, { payload: { destination: 'DE1' } })
     await project()
@@ -442,7 +442,7 @@ describe('DestinationHasher', () => {
   })
 })
 
-test('a held item is in the list of HELD items before and after its block is projected, until its release', async () => {
+test('searchItems lists a held item before and after its block is projected, until its release', async () => {
   const railType = `rail-${randomUUID()}`
   const ids = async () => (await searchItems(readonly(), { state: 'HELD', railType, limit: 9 })).ids
   const { outboxId } = await enqueueHeld(db, olga, { railType })
@@ -467,7 +467,7 @@ test('a held item is in the list of HELD items before and after its block is pro
   await db.queryNoRole(`DELETE FROM payment_search WHERE state = 'HELD' AND rail_type = $1`, [railType])
 })
 
-test('purge_ledger_projection deletes rows past their retention only, at most one batch', async () => {
+test('purge_ledger_projection deletes only rows past their retention, at most one batch', async () => {
   const railType = `rail-${randomUUID()}`
   await enqueue(db, { railType })
   await project()

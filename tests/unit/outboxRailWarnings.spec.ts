@@ -13,7 +13,7 @@ import { apiRolesOf, bodyOf, openHttpFixture } from '../support/httpFixture.js'
 import { claimOnly, complete } from '../support/outboxItems.js'
 import { openConnection } from '../support/race.js'
 
-/** Warnings of an accepted payment whose rail no worker has served within a day. */
+/** Tests the warning for an accepted payment whose rail no worker has served within a day. */
 
 let nowMs = 1
 const clock = { now: () => new Date(), monotonicMs: () => nowMs }
@@ -171,7 +171,7 @@ describe('the query for unserved rails', () => {
     expect(counts.reads).toBe(2)
   })
 
-  test('causes no warning and no error if the database refuses it; the payment is accepted', async () => {
+  test('causes neither a warning nor an error if the database refuses it', async () => {
     const right = `EXECUTE ON FUNCTION ${db.qualify('unserved_outbox_rails')}(text[])`
     await db.queryNoRole(`REVOKE ${right} FROM symphony_ingest`)
     onTestFinished(async () => void (await db.queryNoRole(`GRANT ${right} TO symphony_ingest`)))

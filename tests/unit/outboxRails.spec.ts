@@ -58,7 +58,7 @@ describe('a declared rail', () => {
     expect(await recorded('conflict')).toMatchObject({ fields: { '/a': 'masked', '/d': 'encrypted' } })
   })
 
-  test('keeps money: true after one such declaration, whatever later declarations say', async () => {
+  test('keeps money: true once a process declared it, whatever later declarations say', async () => {
     await declare('topic', {}, { money: false })
     expect(await recorded('topic')).toMatchObject({ money: false, fields: {} })
     await declare('topic', {}, { money: true })

@@ -17,7 +17,7 @@ import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, claim, complete, enqueue } from '../support/outboxItems.js'
 import { createPerson, approve, enqueueFailed, enqueueUnknown, propose } from '../support/outboxPeople.js'
 
-/** Lists and searches of the outbox: filters, order and restriction to participants. */
+/** Tests the lists and searches of the outbox: filters, order and restriction to participants. */
 
 const db = await useTestDatabase()
 const alice = await createPerson(db, 'alice')
@@ -102,7 +102,7 @@ describe('reads of failed and held items', () => {
   })
 })
 
-test('lists show payments unless messages are asked for', async () => {
+test('lists and searches return payments, and messages only with kind: message', async () => {
   const shared = { railType: `rail-${randomUUID()}`, participantId: `participant-${randomUUID()}` }
   const create = async (isMessage: boolean) => {
     const instructions = Array.from({ length: 3 }, () => buildInstruction(shared))

@@ -18,14 +18,14 @@ import {
 import { readFindingsBySeverity } from '../../libs/reconciliation/index.js'
 import { useTestDatabase } from '../support/database.js'
 
-/** Each query reads rows in proportion to its result, not to the ledger of 20,000 items. */
+/** Tests that each query reads rows in proportion to its result, not to the ledger of 20,000 items. */
 
 const ITEMS = 20_000
 /** As many as one page reads. */
 const PENDING = 50_000
 const db = await useTestDatabase({ countBranches: false })
 beforeAll(async () => {
-  // Rows like those of the functions, one second apart; every 500th has failed.
+  // Inserts rows as the functions write them, one second apart. Every 500th item failed.
   await db.queryNoRole(
     `INSERT INTO payment_outbox_identities
        (outbox_id, instruction_id, idempotency_key, participant_id, sequence_id, rail_type, content_hash, created_at)

@@ -9,7 +9,7 @@ import { createPerson, enqueueFailed, enqueueHeld, enqueuePaid } from '../suppor
 import { failureOf, race } from '../support/race.js'
 import { findingsOf, finish, reconcileEntries, stageEntries, type TestEntry } from '../support/reconciliation.js'
 
-/** A statement of the bank is compared with the ledger of one rail, in SQL. */
+/** Tests the SQL functions that compare a bank statement with the ledger of one rail. */
 
 const db = await useTestDatabase()
 const control = db.as('symphony_control')
@@ -43,14 +43,14 @@ async function count(table: string, where = 'true'): Promise<number> {
 }
 
 describe('finish_reconciliation', () => {
-  test('matches one debit with one DISPATCHED payment of the same amount, in another spelling too', async () => {
+  test('matches one debit with one DISPATCHED payment of the same amount, in any notation', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const run = await reconcileEntries(db, railType, [{ outboxId, amount: '10.5' }])
     expect(run).toMatchObject({ repeated: false, counts: { ...NOTHING, matched: 1 } })
     expect(await findingsOf(db, run.runId)).toEqual([])
   })
 
-  test('reports a payment that two debits name as paid twice, once', async () => {
+  test('reports a payment that two debits name as paid twice, in one finding', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const run = await reconcileEntries(db, railType, [{ outboxId }, { outboxId }, { outboxId }])
     expect(run.counts).toEqual({ ...NOTHING, paidTwice: 1 })
@@ -76,7 +76,7 @@ describe('finish_reconciliation', () => {
     expect((await reconcileEntries(db, railType, twice)).counts).toEqual({ ...NOTHING, paidTwice: 1 })
   })
 
-  test('counts an entry that a second file repeats once, also without a bank reference', async () => {
+  test('counts an entry that a second file repeats only once, even without a bank reference', async () => {
     for (const bankReference of ['B-1', null]) {
       const { outboxId, railType } = await enqueuePaid(db)
       const entries = [{ outboxId, bankReference }]
@@ -132,7 +132,7 @@ describe('finish_reconciliation', () => {
     expect(await findingsOf(db, run.runId)).toMatchObject([{ kind: 'paid_not_recorded', severity: 'critical' }])
   })
 
-  test('reports a DISPATCHED payment without a debit, once, and counts it in every run', async () => {
+  test('reports a DISPATCHED payment without a debit once, and counts it in every run', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const first = await reconcileEntries(db, railType, [])
     expect(first.counts).toEqual({ ...NOTHING, recordedNotPaid: 1 })
@@ -156,7 +156,7 @@ describe('finish_reconciliation', () => {
     }
   })
 
-  test('continues the checked time of the run before, so that no payment is left unchecked', async () => {
+  test('checks payments from where the previous run stopped, so that none is skipped', async () => {
     const { railType } = await enqueuePaid(db)
     const settlementDays = 2
     await reconcileEntries(db, railType, [], { from: daysFromNow(-1), to: daysFromNow(1), settlementDays })
@@ -164,14 +164,14 @@ describe('finish_reconciliation', () => {
     expect((await reconcileEntries(db, railType, [], later)).counts).toEqual({ ...NOTHING, recordedNotPaid: 1 })
   })
 
-  test('starts the checked time with the period after a gap of more than four days', async () => {
+  test('checks payments from the start of its period after a gap of more than four days', async () => {
     const { railType } = await enqueuePaid(db)
     await reconcileEntries(db, railType, [], { from: daysFromNow(-1), to: daysFromNow(1), settlementDays: 2 })
     const later = { from: daysFromNow(6), to: daysFromNow(9), settlementDays: 2 }
     expect((await reconcileEntries(db, railType, [], later)).counts).toEqual(NOTHING)
   })
 
-  test('keeps only count and sum of unknown entries, unless the run keeps them', async () => {
+  test('stores only count and sum of unknown entries, unless keepUnknown is set', async () => {
     const railType = rail()
     const salaries = [{ amount: '100.00' }, { amount: '2.50' }, { amount: '7', currency: 'USD' }]
     const run = await reconcileEntries(db, railType, salaries)
@@ -186,14 +186,14 @@ describe('finish_reconciliation', () => {
     ])
   })
 
-  test('counts a payment of another rail apart, and reports nothing about it', async () => {
+  test('counts payments of other rails separately, and reports no finding about them', async () => {
     const { outboxId } = await enqueuePaid(db)
     const run = await reconcileEntries(db, rail(), [{ outboxId }, { outboxId, kind: 'reversal' }])
     expect(run).toMatchObject({ counts: NOTHING, otherRails: 1 })
     expect(await eventRows(db, outboxId)).toEqual([])
   })
 
-  test('takes the first reference of an entry that is a payment, and no message', async () => {
+  test('uses the first reference of an entry that names a payment, and ignores messages', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const message = await enqueueMessage(buildInstruction({ railType }), { tx: db.as('symphony_ingest') })
     const unknown = Array.from({ length: 17 }, () => randomUUID())
@@ -203,7 +203,7 @@ describe('finish_reconciliation', () => {
     expect(await tooMany).toMatchObject({ sqlstate: '22023', message: expect.stringContaining('p_candidates') })
   })
 
-  test('compares decrypted amounts that the caller gives, and refuses unreadable ones (P7019)', async () => {
+  test('compares amounts that the caller decrypted, and refuses unreadable ones (P7019)', async () => {
     const item = await enqueuePaid(db, { payload: { amount: { secret: 'x' }, currency: 'EUR' } })
     const entries = [{ outboxId: item.outboxId, amount: '12.00' }]
     const error = await failureOf(reconcileEntries(db, item.railType, entries))
@@ -216,7 +216,7 @@ describe('finish_reconciliation', () => {
     expect(run.counts).toEqual({ ...NOTHING, matched: 1 })
   })
 
-  test('reports no missing debit of a payment that the statement does not cover', async () => {
+  test('reports no missing debit of a payment that the caller marked as not covered', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const uploadId = await stageEntries(control, [])
     await call(control, 'annotate_reconciliation_payments', [uploadId, [outboxId], [null], [null], [false]])
@@ -236,7 +236,7 @@ describe('finish_reconciliation', () => {
     expect(error).toMatchObject({ sqlstate: '22023', message: expect.stringContaining('p_period_to') })
   })
 
-  test('leaves no staged entry', async () => {
+  test('deletes the staged entries of its upload', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const uploadId = await stageEntries(control, [{ outboxId }])
     expect(await count('reconciliation_uploads', `upload_id = '${uploadId}'`)).toBe(1)
@@ -245,8 +245,8 @@ describe('finish_reconciliation', () => {
   })
 })
 
-describe('the same file', () => {
-  test('is one run, whose counts a repeat returns', async () => {
+describe('a file that is reconciled again', () => {
+  test('returns the first run with its counts', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const first = await reconcileEntries(db, railType, [{ outboxId }, {}], { file: 'A' })
     const second = await reconcileEntries(db, railType, [{ outboxId }, {}], { file: 'A' })
@@ -254,7 +254,7 @@ describe('the same file', () => {
     expect(await count('reconciliation_runs', `rail_type = '${railType}'`)).toBe(1)
   })
 
-  test('is one run if two processes read it at once', async () => {
+  test('gives one run if four processes reconcile it at once', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const { values, errors } = await race(db, 'symphony_control', 4, (role) =>
       reconcileEntries(db, railType, [{ outboxId }], { role, file: 'B' }),
@@ -264,7 +264,7 @@ describe('the same file', () => {
     expect(await count('reconciliation_runs', `rail_type = '${railType}'`)).toBe(1)
   })
 
-  test('is another run for another rail, and with other options', async () => {
+  test('gives another run for another rail or with other options', async () => {
     const railType = rail()
     await reconcileEntries(db, railType, [], { file: 'C' })
     for (const [other, options] of [
@@ -281,7 +281,7 @@ describe('the same file', () => {
   })
 })
 
-describe('a dry run', () => {
+describe('a dry run of a reconciliation', () => {
   test('returns counts and findings, and stores nothing', async () => {
     const railType = rail()
     const paid = await enqueuePaid(db, { railType, payload: PAYLOAD })
@@ -310,8 +310,8 @@ describe('a dry run', () => {
   })
 })
 
-describe('a reversal', () => {
-  test('records a return of the payment, once in two files', async () => {
+describe('a reversal on a statement', () => {
+  test('records a return of the payment, only once if two files have it', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const entries: TestEntry[] = [
       { outboxId, bankReference: 'B-1' },
@@ -333,7 +333,7 @@ describe('a reversal', () => {
     expect(await findingsOf(db, second.runId)).toEqual([])
   })
 
-  test('records two partial returns with one bank reference, and bounds their sum by the payment', async () => {
+  test('records two partial returns under one bank reference, up to the amount of the payment', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const part: TestEntry = { outboxId, kind: 'reversal', bankReference: 'R-1', amount: '5.00' }
     const run = await reconcileEntries(db, railType, [{ outboxId }, part, part, part])
@@ -346,7 +346,7 @@ describe('a reversal', () => {
   test.for([
     ['the bank paid twice', (outboxId: string): TestEntry[] => [{ outboxId }, { outboxId }], 'paid twice'],
     ['the bank paid another amount', (outboxId: string): TestEntry[] => [{ outboxId, amount: '99' }], 'another amount'],
-  ] as const)('records no return if %s, because it may correct that', async ([, debits, note]) => {
+  ] as const)('records no return if %s, because the reversal may correct that', async ([, debits, note]) => {
     const { outboxId, railType } = await enqueuePaid(db)
     const run = await reconcileEntries(db, railType, [...debits(outboxId), { outboxId, kind: 'reversal' }])
     expect(await eventRows(db, outboxId)).toEqual([])
@@ -354,14 +354,14 @@ describe('a reversal', () => {
     expect(reversed!.detail.note).toContain(note)
   })
 
-  test('records no return if the entry is a debit', async () => {
+  test('records no return if its entry is a debit', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const run = await reconcileEntries(db, railType, [{ outboxId, kind: 'debit_reversal' }], { to: daysFromNow(-0.5) })
     expect(run.counts).toEqual({ ...NOTHING, reversed: 1 })
     expect(await eventRows(db, outboxId)).toEqual([])
   })
 
-  test('records no return of a payment that is not DISPATCHED, or whose return is known', async () => {
+  test('records no return of a payment that is not DISPATCHED or whose return is already recorded', async () => {
     const railType = rail()
     const failed = await enqueueFailed(db, { railType, payload: PAYLOAD })
     const pending = await enqueue(db, { railType, payload: PAYLOAD })
@@ -392,7 +392,7 @@ describe('a reversal', () => {
 })
 
 describe('a held payment that the bank paid', () => {
-  test('gets a proposal, which two people other than the actor of the run must approve', async () => {
+  test('gets a proposal that two people must approve, neither of them the actor of the run', async () => {
     const held = await enqueueHeld(db, rita, { payload: PAYLOAD })
     const entry = { outboxId: held.outboxId, bankReference: 'B-77' }
     const run = await reconcileEntries(db, held.railType, [entry], { role: rita.control })
@@ -418,7 +418,7 @@ describe('a held payment that the bank paid', () => {
     ])
   })
 
-  test('keeps an open proposal, and the finding says why there is no other', async () => {
+  test('keeps an open proposal, and the finding names the existing proposal', async () => {
     const held = await enqueueHeld(db, rita, { payload: PAYLOAD })
     const { proposal_id: open } = (
       await call<{ proposal_id: string }>(rita.control, 'resolve_outbox_hold', [held.outboxId, 'FAILED', 'no', null])
@@ -440,7 +440,7 @@ describe('a held payment that the bank paid', () => {
 })
 
 describe('close_reconciliation_finding', () => {
-  test('closes a finding once, as an event of the payment with the person and the reason', async () => {
+  test('closes a finding once, and adds an event with person and reason to the payment', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const run = await reconcileEntries(db, railType, [{ outboxId }, { outboxId }])
     const { findingId } = (await findingsOf(db, run.runId))[0]!
@@ -458,12 +458,12 @@ describe('close_reconciliation_finding', () => {
     expect(await count('reconciliation_closings', `finding_id = '${findingId}'`)).toBe(1)
   })
 
-  test('refuses the id of no finding (22023)', async () => {
+  test('refuses an unknown finding id (22023)', async () => {
     const error = await failureOf(call(control, 'close_reconciliation_finding', [randomUUID(), 'mistaken']))
     expect(error).toMatchObject({ sqlstate: '22023', message: expect.stringContaining('p_finding_id') })
   })
 
-  test('closes the finding about an unknown entry as an event of its own scope', async () => {
+  test('adds the event to the scope of the finding if the finding has no payment', async () => {
     const run = await reconcileEntries(db, rail(), [{}], { keepUnknown: true })
     const { findingId } = (await findingsOf(db, run.runId))[0]!
     await call(rita.control, 'close_reconciliation_finding', [findingId, 'a salary'])
@@ -471,8 +471,8 @@ describe('close_reconciliation_finding', () => {
   })
 })
 
-describe('the record of a run', () => {
-  test('is repeated by a sealed event, with the digests of its entries and findings', async () => {
+describe('the stored record of a reconciliation run', () => {
+  test('equals a sealed event that has the digests of its entries and findings', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const run = await reconcileEntries(db, railType, [{ outboxId }, { outboxId }])
     const { rows } = await db.queryNoRole(
@@ -486,7 +486,7 @@ describe('the record of a run', () => {
   })
 
   test.for(['reconciliation_runs', 'reconciliation_entries', 'reconciliation_findings', 'reconciliation_closings'])(
-    'the owner cannot change, delete or empty %s (P0001)',
+    'cannot be deleted or truncated, not even by a superuser: %s (P0001)',
     async (table) => {
       for (const statement of [`DELETE FROM ${table}`, `TRUNCATE ${table}`]) {
         expect(await failureOf(db.queryNoRole(statement))).toMatchObject({ code: 'P0001' })
@@ -507,7 +507,7 @@ describe('stage_reconciliation_entries', () => {
     ])
   })
 
-  test('refuses the id of an upload that is older than a day, which lease repair deletes', async () => {
+  test('refuses the id of an upload older than a day, which lease repair deletes', async () => {
     const old = '01890000-0000-7000-8000-000000000000'
     const batch = [['payout'], [null], ['B-1'], [null], [null], ['1'], ['EUR'], [null], [null], [null], [1]]
     const error = await failureOf(call(control, 'stage_reconciliation_entries', [...batch, old]))

@@ -161,7 +161,7 @@ describe('redrives of one payment', () => {
     const item = await enqueueFailed(db)
     const first = await redrive(item.outboxId)
     await end(item.railType, 'FAILED')
-    // Proposed before the redrive was paid, approved after it.
+    // This redrive is proposed before the first redrive is paid, and approved after it.
     const stale = await propose(olga, item.outboxId, 'REDRIVE')
     const second = await redrive(first)
     await end(item.railType, 'DISPATCHED')
@@ -177,7 +177,7 @@ describe('redrives of one payment', () => {
     const first = await redrive(item.outboxId)
     await end(item.railType, 'FAILED')
     const proposals = [await propose(olga, item.outboxId, 'REDRIVE'), await propose(olga, first, 'REDRIVE')]
-    // All approvals lock the identity of the first item.
+    // Every approval waits for this lock on the identity of the first item.
     const lock = await openConnection(db)
     await lock.query('BEGIN')
     await lock.query('SELECT FROM payment_outbox_identities WHERE outbox_id = $1 FOR UPDATE', [item.outboxId])
@@ -333,7 +333,7 @@ describe('a pending redrive, after a late outcome of an earlier item,', () => {
       expect(await pendingRow(db, redriven)).toMatchObject({ hold_reason: reason })
       const retry = resolveOutboxHold(olga.control, redriven, 'RETRY', 'send it', null)
       await expect(retry).rejects.toMatchObject({ sqlstate: 'P7006', message: expect.stringContaining(lease.outboxId) })
-      // Two people may end it without sending it.
+      // Two people may still decide FAILED, which sends nothing.
       await approve(pavel, await propose(olga, redriven, 'FAILED'))
       expect(await ledger(db, redriven)).toEqual(['1 FAILED'])
     },
@@ -379,7 +379,7 @@ describe('a pending redrive, after a late outcome of an earlier item,', () => {
   })
 })
 
-describe('idempotency keys', () => {
+describe('idempotency keys and redrives:', () => {
   test('may have 128 characters, even if the payment is redriven twice', async () => {
     const key = `${randomUUID()}-${'k'.repeat(91)}`
     expect(key).toHaveLength(128)

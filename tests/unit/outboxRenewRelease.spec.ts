@@ -27,7 +27,7 @@ const db = await useTestDatabase()
 
 const executor = () => db.as('symphony_executor')
 
-describe('renewing', () => {
+describe('renewing an outbox lease', () => {
   test('changes only the expiry of a live lease', async () => {
     const lease = await enqueueAndClaim(db, {}, { leaseSeconds: 60 })
     const before = await pendingRow(db, lease.outboxId)
@@ -105,7 +105,7 @@ describe('renewing', () => {
   })
 })
 
-describe('releasing', () => {
+describe('releasing an outbox lease', () => {
   test('makes the item claimable at once and records no attempt', async () => {
     const item = await enqueue(db)
     const before = await pendingRow(db, item.outboxId)
@@ -132,7 +132,7 @@ describe('releasing', () => {
     expect(await ledger(db, item.outboxId)).toHaveLength(3)
   })
 
-  test('is refused the second time (LEASE_LOST)', async () => {
+  test('is refused if it is repeated (LEASE_LOST)', async () => {
     const lease = await enqueueAndClaim(db)
     await releaseOutboxLease(executor(), lease, WORKER)
     const refusal = await failureOf(releaseOutboxLease(executor(), lease, WORKER))

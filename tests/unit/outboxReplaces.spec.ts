@@ -32,7 +32,10 @@ import {
 import { approve, createPerson, enqueueFailed, enqueueHeld, enqueuePaid, propose } from '../support/outboxPeople.js'
 import { failureOf, openConnection, race, untilWaiting } from '../support/race.js'
 
-/** A second payment of one debt is a new instruction that names the old item. At most one item pays the debt. */
+/**
+ * Tests replacements: a second payment of one debt is a new instruction that names the old item. At most one item pays
+ * the debt.
+ */
 
 const db = await useTestDatabase()
 const olga = await createPerson(db, 'olga')
@@ -179,7 +182,7 @@ describe('an instruction that replaces a payment', () => {
     await replace(old)
   })
 
-  test('is refused while a redrive of the payment is pending, and after one was paid (P7017)', async () => {
+  test('is refused while a redrive of the payment is pending, and after a redrive was paid (P7017)', async () => {
     const old = await enqueueFailed(db)
     const redrivenAs = await redrive(old.outboxId)
     expect(await reasonOf(replace(old))).toBe('PENDING')
@@ -198,7 +201,7 @@ describe('an instruction that replaces a payment', () => {
     expect(await reasonOf(replace(lease))).toBe('REPORTED_PAID')
   })
 
-  test('is refused if another item replaces the payment, or a redrive of it (P7017)', async () => {
+  test('is refused if another item already replaces the payment or a redrive of it (P7017)', async () => {
     const old = await enqueueFailed(db)
     const redrivenAs = await redrive(old.outboxId)
     await complete(db, await claimOnly(db, old.railType), { state: 'FAILED' })
@@ -232,7 +235,7 @@ describe('an instruction that replaces a payment', () => {
       outboxId: first.outboxId,
       created: false,
     })
-    // Also in a batch with a new item.
+    // A batch with a new item returns the first item as well.
     expect(await enqueuePaymentOutboxBatch(ingest(), [buildInstruction(), instruction])).toMatchObject([
       { created: true },
       { outboxId: first.outboxId, created: false },

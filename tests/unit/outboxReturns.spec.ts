@@ -19,7 +19,10 @@ import { buildInstruction, complete, enqueue, enqueueAndClaim, eventRows, ledger
 import { createPerson, enqueueFailed, enqueueHeld, enqueuePaid } from '../support/outboxPeople.js'
 import { failureOf, openConnection, race } from '../support/race.js'
 
-/** A rail can return the money of a payment that it accepted. DISPATCHED stays; each return is a later event. */
+/**
+ * Tests returns: a rail can return the money of a payment that it accepted. The payment stays DISPATCHED, and each
+ * return is a later event.
+ */
 
 const db = await useTestDatabase()
 const olga = await createPerson(db, 'olga')
@@ -227,7 +230,7 @@ test('an outcome topic gets one RETURNED message per return, with its code and m
   ])
 })
 
-describe('the library', () => {
+describe('the TypeScript library', () => {
   test('refuses an amount with more digits than its currency has, before any query', async () => {
     for (const [amount, currency] of [
       ['10.501', 'EUR'],
@@ -296,14 +299,14 @@ async function exportTo(name: string): Promise<string> {
 const exports = await mkdtemp(join(tmpdir(), 'symphony-returns-'))
 afterAll(() => rm(exports, { recursive: true, force: true }))
 
-describe('invariant I11', () => {
+describe('invariant I11 of the audit (returns)', () => {
   test('holds for recorded returns', async () => {
     await record((await enqueuePaid(db)).outboxId)
     const holds = { ok: true, found: [] }
     expect(await auditedReturns()).toMatchObject([holds, holds])
   })
 
-  test('finds a return beyond the payment and one of a payment that was not dispatched', async () => {
+  test('reports a return beyond the payment, and a return of a payment that was not dispatched', async () => {
     const paid = await enqueuePaid(db)
     const failed = await enqueueFailed(db)
     for (const { outboxId } of [paid, failed]) {

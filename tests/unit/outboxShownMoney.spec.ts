@@ -14,7 +14,10 @@ import { complete, claimOnly, enqueue } from '../support/outboxItems.js'
 import { createPerson, enqueueUnknown, propose } from '../support/outboxPeople.js'
 import { PlanRecorder, scansOf } from '../support/plans.js'
 
-/** Amount, currency and masked destination in `outbox_operational_status`, as the recorded field classes allow. */
+/**
+ * Tests which amount, currency and masked destination `outbox_operational_status` shows, as the field classes of the
+ * rail allow.
+ */
 
 const IBAN = 'DE89370400440532013000'
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: IBAN, memo: 'SECRET-MEMO' }

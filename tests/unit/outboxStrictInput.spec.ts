@@ -9,9 +9,9 @@ import { refusalIn } from '../support/refusal.js'
 import { callStatement, PUBLIC_FUNCTIONS, soundArguments, type Arguments, type Role } from '../support/sqlFunctions.js'
 
 /**
- * SQL functions called directly, without the wrappers that check first. Each refuses null, blank, oversized and
- * malformed arguments with 22023, names the argument, never repeats its value, and writes nothing.
- * Each function has an item for which the same call with valid arguments succeeds.
+ * Tests SQL functions directly, without the wrappers that check first. Each refuses null, blank, oversized and
+ * malformed arguments with 22023, names the argument, never repeats its value, and writes nothing. Each function has an
+ * item for which the same call with valid arguments succeeds.
  */
 
 /** Part of every hostile text, so that a test finds an error that quotes it. */

@@ -38,7 +38,6 @@ interface Totals {
   readonly zombie_requeue: number
 }
 
-/** Reads the totals from the view. */
 async function totals(): Promise<Totals> {
   const { rows } = await db.queryNoRole<Totals>(
     `SELECT dispatched_total::int AS dispatched, retryable_total::int AS retryable, failed_total::int AS failed,
@@ -118,7 +117,7 @@ test('readLatestAttempts separates unknown outcomes from retries with the same e
   ])
 })
 
-test('the status tells payments and messages apart, before and after the roll-up', async () => {
+test('the status counts payments and messages separately, before and after the roll-up', async () => {
   const lease = async (isMessage: boolean) => {
     const instruction = buildInstruction()
     await enqueuePaymentOutbox(db.as('symphony_ingest'), instruction, { isMessage })
@@ -146,7 +145,6 @@ test('the status tells payments and messages apart, before and after the roll-up
   expect(status).toMatchObject({ dispatchedTotal: 4n, failedTotal: 2n, cancelledTotal: 1n, pendingCount: 2n })
 })
 
-/** Completes the leases in one call. */
 async function completeAll(
   leases: readonly ClaimedItem[],
   outcomes: readonly Pick<AttemptOutcome, 'state' | 'railReference'>[],
@@ -155,7 +153,7 @@ async function completeAll(
   await completeOutboxAttempts(db.as('symphony_executor'), WORKER, entries)
 }
 
-describe('the totals', () => {
+describe('the attempt totals of supervisor_outbox_status', () => {
   test.for([31, 32])(
     'equal the ledger after random operations, before and after the roll-up (seed %i)',
     async (seed) => {
@@ -202,7 +200,7 @@ describe('the totals', () => {
   })
 })
 
-describe('the roll-up of tallies', () => {
+describe('the roll-up of attempt tallies', () => {
   test('loses nothing while eight connections roll up and complete', async () => {
     const items = 240
     for (let enqueued = 0; enqueued < items; enqueued++) await enqueue(db, { railType: 'busy' })
@@ -310,7 +308,7 @@ describe('the roll-up of tallies', () => {
       { ageless: true, dispatched: 11, retryable: 22, failed: 33, zombie_requeue: 44 },
       { ageless: false, dispatched: 100, retryable: 0, failed: 0, zombie_requeue: 0 },
     ])
-    // One hour later.
+    // Moves the totals back by one hour.
     await db.queryNoRole(
       `UPDATE outbox_attempt_totals SET minute = minute - interval '1 hour' WHERE minute > '-infinity'`,
     )
@@ -334,7 +332,7 @@ const count = (itemsMin: number) => db.queryNoRole('SELECT count_outbox_queue($1
 const changeStored = (sql: string) => db.queryNoRole(`UPDATE outbox_queue_counts SET ${sql}`)
 const readonly = () => db.as('symphony_readonly')
 const status = () => readOutboxStatus(readonly())
-/** Ages differ by the time between two readings. */
+/** Leaves out the ages, which grow between two reads. */
 const countsOf = (all: object) => Object.entries(all).filter(([, value]) => typeof value === 'bigint')
 
 async function storedParts(): Promise<number | null> {
@@ -395,7 +393,7 @@ describe('stored counts of the queue', () => {
     await enqueue(db)
     await changeStored(`counted_at = now() - 2 * count_again_after - interval '11 seconds'`)
     expect(await status()).toMatchObject({ pendingCount: 3n, countsAgeSeconds: 0 })
-    // The clock of the server was set back.
+    // Imitates a server whose clock was set back.
     await changeStored(`counted_at = now() + interval '1 hour'`)
     expect((await status()).pendingCount).toBe(3n)
     await count(1)

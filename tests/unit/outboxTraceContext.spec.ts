@@ -5,7 +5,7 @@ import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, claimOnly } from '../support/outboxItems.js'
 import { createPerson, approve, enqueueFailed, propose } from '../support/outboxPeople.js'
 
-/** A trace context is stored with its item and returned by claims. It never causes a refusal or a conflict. */
+/** Tests that a trace context is stored with its item, returned by claims, and never causes a refusal or a conflict. */
 
 const TRACEPARENT = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
 const OTHER = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'

@@ -24,8 +24,8 @@ import {
 import { failureOf } from '../support/race.js'
 
 /**
- * If the rail may have acted and no definitive answer exists, the item gets `outcome_unknown`. No automatic step ever
- * fails such an item: it is retried where that is safe, or held.
+ * Tests unknown outcomes. If the rail may have acted and no definitive answer exists, the item gets `outcome_unknown`.
+ * No automatic step ever fails such an item: it is retried where that is safe, or held.
  */
 
 const db = await useTestDatabase()
@@ -121,7 +121,7 @@ describe.for(['repair', 'takeover'] as const)('an expired lease recorded by %s',
   })
 })
 
-describe('a call with a dispatch mark', () => {
+describe('a call that needs a dispatch mark', () => {
   test('prevents the release of its lease once it has begun (P7006)', async () => {
     const lease = await markedLease()
     await begin(lease)

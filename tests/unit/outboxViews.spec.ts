@@ -131,7 +131,7 @@ async function operational(outboxId: string) {
 }
 
 describe('supervisor_outbox_status', () => {
-  test('counts each pending item in exactly one class', async () => {
+  test('counts each pending item in exactly one of its state columns', async () => {
     const row = await supervisor()
     expect(classes(row)).toEqual(countPending(expected))
     const sum = Object.values(classes(row)).reduce((total, count) => total + count, 0)
@@ -147,7 +147,7 @@ describe('supervisor_outbox_status', () => {
     })
   })
 
-  test('has the age of the oldest item and of the oldest due time', async () => {
+  test('has the age of the oldest item and the age of the oldest due time', async () => {
     await withTestDatabase(async (other) => {
       const old = await enqueue(other, { notBefore: tomorrow() })
       await other.queryNoRole(

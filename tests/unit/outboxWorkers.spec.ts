@@ -142,7 +142,7 @@ test.each([
   await deregisterOutboxWorker(db.as('symphony_executor'), 'measured')
 })
 
-test('a deregistered worker leaves the list, and its last detail is kept', async () => {
+test('a deregistered worker leaves the list, but its last detail is stored', async () => {
   await beat('leaving')
   const before = await aliveCount()
   expect(await deregisterOutboxWorker(db.as('symphony_executor'), 'leaving', { last: 'words' })).toBe(true)

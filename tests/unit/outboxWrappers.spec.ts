@@ -281,7 +281,7 @@ test('every wrapper of a function that writes has refusal cases', () => {
   expect(new Set(refusals.map(([name]) => name))).toEqual(new Set(names))
 })
 
-describe('a valid call', () => {
+describe('a valid call of a wrapper', () => {
   let db: TestDatabase
   beforeAll(async () => {
     db = await createTestDatabase()

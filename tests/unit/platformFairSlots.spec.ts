@@ -19,7 +19,7 @@ function fixture(size: number) {
 const settled = () => new Promise((resolve) => setImmediate(resolve))
 
 describe('FairSlots', () => {
-  test('serves as many databases at once as it has slots, then in the order of requests', async () => {
+  test('serves as many databases at once as it has slots, and the others in order of request', async () => {
     const { slots, given, take } = fixture(2)
     const first = await take('a')
     await take('b')

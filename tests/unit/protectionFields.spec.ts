@@ -38,7 +38,7 @@ describe('field classes', () => {
     expect(() => rulesFor(fields, subject)).toThrow(InvalidArgumentError)
   })
 
-  test('are suggested if a class is misspelt', () => {
+  test('are refused with a suggestion if a class is misspelt', () => {
     expect(() => rulesFor({ '/a': 'encryptd' })).toThrow('did you mean "encrypted"?')
   })
 })
@@ -71,7 +71,7 @@ describe('maskPayload', () => {
     })
   })
 
-  test('keeps the exact text if nothing is masked, and masks an unreadable payload as a whole', () => {
+  test('keeps the exact text if no field is masked, and masks an unreadable payload as a whole', () => {
     const exact = '{"n": 1.50}'
     expect(maskPayloadText(exact, fields)).toEqual({ text: exact, masked: false })
     expect(maskPayloadText('{"iban": 0.1234567890123456789}', fields)).toEqual({ text: '••••', masked: true })
@@ -79,7 +79,7 @@ describe('maskPayload', () => {
   })
 })
 
-describe('a card number', () => {
+describe('a card number in a payload', () => {
   test.each([
     '4111111111111111',
     '4111 1111 1111 1111',
@@ -136,7 +136,7 @@ describe('a card number', () => {
   })
 })
 
-describe('text from a rail', () => {
+describe('text that a rail returns', () => {
   const payload = { password: 'pass"wörd hunter2', pin: 739, open: 'fine', deep: { list: ['s3cret-α'] } }
   const { fields } = rulesFor({ '/password': 'encrypted', '/pin': 'masked', '/deep': 'forbidden' })
 

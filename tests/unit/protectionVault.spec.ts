@@ -18,7 +18,7 @@ import { buildInstruction } from '../support/outboxItems.js'
 import { buildMasterKey, ProtectionFixture } from '../support/protectionFixture.js'
 import { failureOf, race } from '../support/race.js'
 
-/** Fields that are encrypted before they reach the database, and their keys. */
+/** Tests fields that are encrypted before they reach the database, and their data keys. */
 
 const SECRET = 'DE89370400440532013000'
 const first = buildMasterKey('first')
@@ -52,7 +52,7 @@ async function stored(outboxId: string): Promise<string> {
   return rows[0]!.payload
 }
 
-describe('an encrypted field', () => {
+describe('a payload field of class encrypted', () => {
   test('is ciphertext in the database; other fields are unchanged', async () => {
     const { fixture: made, instruct } = fixture()
     const instruction = instruct({ list: [{ x: { a: [1] }, y: 2 }, { y: 3 }] })
@@ -95,7 +95,7 @@ describe('an encrypted field', () => {
     await vault().rotate({ masterKeys: new KeyRing([first, second], 'first') })
   })
 
-  test('uses one key per subject if four producers enqueue it concurrently', async () => {
+  test('uses one data key per subject if four producers enqueue concurrently', async () => {
     const { fixture: made, instruct } = fixture()
     const who = randomUUID()
     const { values, errors } = await race(db, 'symphony_ingest', 4, (tx) => made.enqueue(instruct({ who }), tx))
@@ -108,7 +108,7 @@ describe('an encrypted field', () => {
     expect(rows[0]!.keys).toBe('1')
   })
 
-  test('leaves no key behind if its transaction rolls back', async () => {
+  test('leaves no data key behind if its transaction rolls back', async () => {
     const { fixture: made, instruct } = fixture()
     const who = randomUUID()
     const client = await db.connect('symphony_ingest')
@@ -166,7 +166,7 @@ describe('FieldVault', () => {
   })
 })
 
-describe('subject keys', () => {
+describe('data keys of subjects', () => {
   const WRAPPED = 'A'.repeat(80)
 
   test('are destroyed for good for one subject; keys of other subjects stay', async () => {

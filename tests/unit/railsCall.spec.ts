@@ -157,7 +157,7 @@ describe('callRail with a table of codes', () => {
   })
 })
 
-describe('retryAfterMs', () => {
+describe('retryAfterMs of a rail answer', () => {
   it.each([
     [5_000, 5_000],
     [0, 1_000],
@@ -309,7 +309,7 @@ describe('a rail call', () => {
     expect(await verdict).toMatchObject({ kind: 'unknown', code: RAIL_RESULT_CODES.aborted })
   })
 
-  it('is notSent and does not begin if its signal is already aborted', async () => {
+  it('is notSent and does not start if its signal is already aborted', async () => {
     let calls = 0
     const rail = railOf(() => {
       calls += 1
@@ -342,7 +342,7 @@ async function lateVerdict(rail: LoadedRail): Promise<RailResult | undefined> {
   return late[0]
 }
 
-describe('a late answer', () => {
+describe('a rail answer after the deadline', () => {
   const SHORT = { timeoutMs: 20 }
 
   it('is passed to onLateAnswer, classified like an answer in time', async () => {

@@ -79,7 +79,7 @@ async function brokenRules(
 }
 
 describe('runRailContract', () => {
-  it('checks every rule, and accepts an adapter that keeps them all', async () => {
+  it('checks every rule, and accepts an adapter that keeps all of them', async () => {
     const { rail, options } = new Sandbox()
     const results = await runRailContract(rail, options)
     expect(results).toHaveLength(13)

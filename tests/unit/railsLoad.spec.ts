@@ -68,7 +68,7 @@ describe('loadRails', () => {
     class Adapter {
       readonly type = 'sepa'
       readonly onUnknown = 'inquire'
-      // Readable by this object only.
+      // Readable only if `this` is an Adapter.
       readonly #reference = 'mine'
       dispatch() {
         return { outcome: 'success', reference: this.#reference }

@@ -46,7 +46,7 @@ function simulate(script: string | string[], given: Parameters<typeof railReques
   return railRequest({ ...given, payload: { ...PAYABLE, simulate: script } })
 }
 
-describe('a scripted payment', () => {
+describe('a payment with scripted behaviour', () => {
   it.each([
     ['success', { kind: 'success', code: 'SIM_PAID' }, 1],
     ['terminal', { kind: 'terminal', code: 'SIM_REJECTED' }, 0],
@@ -116,7 +116,7 @@ describe('the rail book', () => {
     expect((await readBook(bookFile)).get(twin.reference)).toMatchObject({ count: 1, repeats: 0 })
   })
 
-  it('returns the payment of another process that wrote the reference first', async () => {
+  it('returns the payment of another process that recorded the reference first', async () => {
     await callRail(rail(), railRequest())
     const payment = { reference: 'x', amount: '1.00', currency: 'EUR', once: true }
     const quicker = { ...payment, railReference: 'theirs', at: '2026-01-01T00:00:00.000Z' }
@@ -164,7 +164,7 @@ describe('the rail book', () => {
     expect((await readBook(bookFile)).get(request.reference)?.count).toBe(2)
   })
 
-  it('is read by the next process', async () => {
+  it('is read by the next process that uses the file', async () => {
     const request = railRequest()
     const first = await callRail(rail(), request)
     const next = rail()
@@ -196,7 +196,7 @@ describe('the rail book', () => {
     await expect(readBook(join(folder, 'typo.ndjson'))).rejects.toThrow('ENOENT')
   })
 
-  it('counts the first of two lines that two processes wrote for one reference', async () => {
+  it('counts only the first of two lines that two processes wrote for one reference', async () => {
     await callRail(rail(), railRequest())
     const line = { reference: 'x', amount: '1.00', currency: 'EUR', once: true, at: '2026-01-01T00:00:00.000Z' }
     for (const railReference of ['first', 'second']) {
@@ -242,7 +242,7 @@ describe('the rail book', () => {
   })
 })
 
-describe('random behaviour', () => {
+describe('random behaviour of the simulated rail', () => {
   const WEIGHTS = { success: 5, terminal: 2, retryable: 2, refused: 1 }
 
   async function kindsOf(seed: string, count: number): Promise<string[]> {

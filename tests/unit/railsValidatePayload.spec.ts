@@ -17,7 +17,7 @@ async function codeOf(payload: JsonObject, given: object = {}): Promise<string> 
   return check.ok ? 'ok' : check.code
 }
 
-describe('amounts', () => {
+describe('amounts in a payload', () => {
   it.each([
     ['1', 'EUR', 'ok'],
     ['1.0', 'EUR', 'ok'],
@@ -84,7 +84,7 @@ describe('amounts', () => {
   })
 })
 
-describe('currencies', () => {
+describe('currencies in a payload', () => {
   it.each(['EUR', 'USD', 'GBP', 'CHF', 'XCG', 'ZWG', 'SLE', 'VED', 'XAF'])('include %s', async (currency) => {
     expect(await codeOf({ ...PAYABLE, amount: '10', currency })).toBe('ok')
   })
@@ -117,7 +117,7 @@ describe('currencies', () => {
   })
 })
 
-describe('IBANs', () => {
+describe('IBANs in a payload', () => {
   it.each([
     'DE89370400440532013000',
     'GB29NWBK60161331926819',
@@ -184,7 +184,7 @@ describe('IBANs', () => {
   })
 })
 
-describe('phone numbers', () => {
+describe('phone numbers in a payload', () => {
   it.each(['+4915123456789', '+14155550123', '+447911123456', '+254712345678', '+639171234567', '+2348031234567'])(
     'are accepted: %s',
     async (destination) => {
@@ -210,7 +210,7 @@ describe('phone numbers', () => {
   })
 })
 
-describe('accounts', () => {
+describe('accounts in a payload', () => {
   it.each([
     '0532013000',
     'acct_1NG8Du2eZvKYlo2C',

@@ -21,7 +21,7 @@ import { buildInstruction, type Enqueued } from '../support/outboxItems.js'
 import { createPerson, enqueueFailed, enqueueHeld, enqueuePaid } from '../support/outboxPeople.js'
 import { buildMasterKey, ProtectionFixture } from '../support/protectionFixture.js'
 
-/** The library reads a statement, stages its entries, and lets the database compare. */
+/** Tests the library function that reads a statement, stages its entries, and lets the database compare. */
 
 const db = await useTestDatabase()
 const control = db.as('symphony_control')
@@ -88,7 +88,7 @@ function payOn(railType: string): Promise<Enqueued> {
   return enqueuePaid(db, { railType })
 }
 
-describe('reconcile', () => {
+describe('reconcile()', () => {
   test('compares a statement with the ledger and returns run, counts and findings with both sides', async () => {
     const rail = `bank-${randomUUID()}`
     const [paid, twice, missing] = [await payOn(rail), await payOn(rail), await payOn(rail)]
@@ -155,7 +155,7 @@ describe('reconcile', () => {
     expect(other).toMatchObject({ repeated: false, fileSha256: first.fileSha256 })
   })
 
-  test('ignores pending entries, information and credits that are no reversals', async () => {
+  test('ignores pending entries, information entries and credits that are no reversals', async () => {
     const rail = `bank-${randomUUID()}`
     const { outboxId } = await payOn(rail)
     const result = await run(
@@ -170,7 +170,7 @@ describe('reconcile', () => {
     expect(result).toMatchObject({ entries: 0, counts: { ...NOTHING, recordedNotPaid: 1 } })
   })
 
-  test('records a reversal as a return, and a held payment that the bank paid as a proposal', async () => {
+  test('records a reversal as a return, and proposes DISPATCHED for a held payment that was paid', async () => {
     const rail = `bank-${randomUUID()}`
     const returned = await payOn(rail)
     const held = await enqueueHeld(db, rita, { railType: rail, payload: PAYLOAD })
@@ -280,7 +280,7 @@ describe('a reconciliation that fails', () => {
     ['a wrong time', { from: new Date('x') }, 'from: expected a valid Date'],
     ['settlement before the payment', { settlementDays: -1 }, 'settlementDays: expected a whole number from 0 to 60'],
     ['no period', {}, 'from: expected a time, because the statement has no period'],
-  ])('names the argument: %s', async (_, options, message) => {
+  ])('fails with an error that names the argument: %s', async (_, options, message) => {
     await storingNothing(() => expect(run('bank', '', options)).rejects.toThrow(message))
   })
 })
@@ -301,7 +301,7 @@ describe('a rail that lists its payments', () => {
     return { statement: undefined, format: undefined, tools: { rail }, ...period } as object
   }
 
-  test('needs no statement: its list is compared as format rail, with a reversal', async () => {
+  test('needs no statement: the payments it lists are compared as format rail, reversals included', async () => {
     const rail = `listed-${randomUUID()}`
     const { outboxId } = await payOn(rail)
     const entry = { reference: outboxId, amount: '10.50', currency: 'EUR', bookedOn: TODAY }
@@ -331,7 +331,7 @@ describe('a rail that lists its payments', () => {
     )
   })
 
-  test('needs from and to, and a statement without it', async () => {
+  test('needs from and to; without listPayments a statement is required', async () => {
     await expect(run('bank', '', { ...listing([]), to: undefined } as object)).rejects.toThrow(
       'from: expected from and to',
     )
@@ -340,7 +340,7 @@ describe('a rail that lists its payments', () => {
     )
   })
 
-  test('sets the default of the settlement days', async () => {
+  test('provides the default of settlementDays', async () => {
     const rail = `listed-${randomUUID()}`
     const slow = listing([], { settlementDays: 3 })
     expect(await run(rail, '', { ...slow, settlementDays: undefined } as object)).toMatchObject({ settlementDays: 3 })
@@ -371,7 +371,7 @@ function observed(): { readonly role: Queryable; readonly calls: readonly string
   return { role: { schema: db.schema, query }, calls }
 }
 
-describe('encrypted amounts', () => {
+describe('encrypted amounts in a reconciliation', () => {
   test('are refused without the master keys, and nothing is stored (VAULT_KEYS_MISSING)', async () => {
     const { type, outboxId } = await encrypted('10.50')
     const refused = storingNothing(() => run(type, [debit(outboxId)]))
@@ -391,7 +391,7 @@ describe('encrypted amounts', () => {
     expect(result.counts).toEqual({ ...NOTHING, ...counts })
   })
 
-  test('are decrypted with one read of all their keys', async () => {
+  test('are decrypted with a single read of all data keys', async () => {
     const { type, outboxId, fixture } = await encrypted('10.50')
     const second = await fixture.enqueue(buildInstruction({ railType: type, payload: PAYLOAD }))
     await fixture.relay()
@@ -408,7 +408,7 @@ describe('encrypted amounts', () => {
     await expect(refused).rejects.toMatchObject({ code: 'AMOUNT_UNREADABLE' })
   })
 
-  test('do not stop a run after the key of a subject was destroyed', async () => {
+  test('match without a comparison after the key of their subject was destroyed', async () => {
     const { type, outboxId, fixture, participantId } = await encrypted('10.50')
     await destroySubjectKey(control, participantId, 'erasure request')
     const result = await run(type, [debit(outboxId)], { tools: { vault: fixture.vault } })
@@ -424,8 +424,8 @@ function payFrom(railType: string, from: string): Promise<Enqueued> {
   return enqueuePaid(db, { railType, payload: { ...PAYLOAD, from } })
 }
 
-describe('accountOf of a rail', () => {
-  test('limits "recorded, not paid" to the payments of the statement’s account', async () => {
+describe('accountOf, which a rail may declare,', () => {
+  test('limits recorded_not_paid findings to payments of the statement’s account', async () => {
     const rail = `bank-${randomUUID()}`
     const [here, elsewhere] = [await payFrom(rail, 'DE02 1234'), await payFrom(rail, 'DE02 9999')]
     const options = { from: new Date(Date.now() - DAY_MS), to: new Date(Date.now() + DAY_MS), account: 'de021234' }
@@ -438,8 +438,8 @@ describe('accountOf of a rail', () => {
   })
 })
 
-describe('findings and runs', () => {
-  test('are read newest first, in pages, with filters, and closed with a reason', async () => {
+describe('readFindings and readReconciliationRuns', () => {
+  test('return newest first, in pages, with filters; a finding is closed with a reason', async () => {
     const rail = `bank-${randomUUID()}`
     const ids: string[] = []
     const results: Reconciliation[] = []

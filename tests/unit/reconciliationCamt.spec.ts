@@ -187,7 +187,7 @@ describe('the camt reader', () => {
     })
   })
 
-  test('takes the amount of the entry for its only transaction, and none for several', async () => {
+  test('uses the amount of the entry if it has one transaction, and null for several transactions', async () => {
     const several = await readAll(camtXml(detailWith({ EndToEndId: COMPACT }, { EndToEndId: OTHER })), {
       format: 'camt053',
     })
@@ -199,7 +199,7 @@ describe('the camt reader', () => {
     expect(one.entries).toMatchObject([{ amount: '10.00', currency: 'EUR' }])
   })
 
-  test('gives the instructed amount of a payment in another currency', async () => {
+  test('returns the instructed amount and currency of each payment', async () => {
     const { entries } = await readAll(camtXml(SHAPES['several currencies']!), { format: 'camt054' })
     expect(entries.map(({ amount, currency }) => `${amount} ${currency}`)).toEqual([
       '1200 JPY',
@@ -209,7 +209,7 @@ describe('the camt reader', () => {
     ])
   })
 
-  test('gives a transaction one bank reference in camt.054 and camt.053, and others another', async () => {
+  test('returns the same bank reference for the same transaction, and a unique one otherwise', async () => {
     const alone = { ...DEBIT, AcctSvcrRef: 'TX-1', details: [{ EndToEndId: COMPACT, AcctSvcrRef: 'TX-1' }] }
     const batch = detailWith({ EndToEndId: COMPACT, AcctSvcrRef: 'TX-1' }, { EndToEndId: OTHER, AcctSvcrRef: 'BANK-1' })
     const [first, second] = (await readAll(camtXml(batch), { format: 'camt053' })).entries
@@ -224,7 +224,7 @@ describe('the camt reader', () => {
     ])
   })
 
-  test('marks a credit with RvslInd or with a return reason as a reversal, and no other entry', async () => {
+  test('marks a credit with RvslInd or a return reason as a reversal, and no other credit', async () => {
     const { entries } = await readAll(camtXml(SHAPES['a reversal and a return']!), { format: 'camt053' })
     expect(entries.map(({ direction, reversal, returnCode }) => [direction, reversal, returnCode])).toEqual([
       ['credit', true, 'AC04'],
@@ -234,7 +234,7 @@ describe('the camt reader', () => {
     ])
   })
 
-  test('uses the pattern of the user for free text', async () => {
+  test('finds references in free text by the referencePattern option', async () => {
     const xml = camtXml(detailWith({ Ustrd: [`KREF+${COMPACT} ${OTHER}`] }))
     const read = async (referencePattern?: RegExp) =>
       (await readAll(xml, { format: 'camt053', ...(referencePattern && { referencePattern }) })).entries[0]?.candidates
@@ -242,7 +242,7 @@ describe('the camt reader', () => {
     expect(await read(/KREF\+([0-9a-f]{32})/)).toEqual([ID])
   })
 
-  test('reads only the statements of an account, and counts the positions of all entries', async () => {
+  test('reads only the statements of the given account; positions count all entries', async () => {
     const { entries, summary } = await readAll(camtXml(SHAPES['several statements in one file']!), {
       format: 'camt053',
       account: '4711',
@@ -259,7 +259,7 @@ describe('the camt reader', () => {
     })
   })
 
-  test('takes the period from the opening balance on, and not from the previous closing balance', async () => {
+  test('starts the period at the opening balance, or on the day after the previous closing balance', async () => {
     const friday = ['2026-01-30T00:00:00.000Z', '2026-01-31T00:00:00.000Z']
     expect(await readPeriod(balance('PRCD', '2026-01-29') + balance('CLBD', '2026-01-30'))).toEqual(friday)
     expect(await readPeriod(balance('OPBD', '2026-01-30') + balance('CLBD', '2026-01-30'))).toEqual(friday)

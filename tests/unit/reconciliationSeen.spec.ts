@@ -11,7 +11,7 @@ import { openHttpFixture } from '../support/httpFixture.js'
 import { enqueueFailed, enqueuePaid, enqueueUnknown } from '../support/outboxPeople.js'
 import { findingsOf, reconcileEntries } from '../support/reconciliation.js'
 
-/** Metrics, alerts and timelines of reconciliation. */
+/** Tests where results of reconciliation appear: metrics, alerts and timelines. */
 
 const db = await useTestDatabase()
 const fixture = closeAfterAll(await openHttpFixture(db))
@@ -29,7 +29,7 @@ function criticalAge({ findings }: ReconciliationStatus, kind: string): number |
   return findings.find((one) => one.kind === kind)?.criticalAgeSeconds
 }
 
-test('the status counts open findings by kind until they are closed, and the age of each rail', async () => {
+test('the status counts open findings by kind until they are closed, and shows each rail’s age', async () => {
   await withTestDatabase(async (fresh) => {
     expect(await readStatus(fresh)).toEqual({
       findings: KINDS.map((kind) => ({ kind, open: 0n, criticalAgeSeconds: 0 })),
@@ -47,7 +47,7 @@ test('the status counts open findings by kind until they are closed, and the age
   })
 })
 
-test('a dry run adds no open finding', async () => {
+test('a dry run of a reconciliation adds no open finding', async () => {
   await withTestDatabase(async (fresh) => {
     const { outboxId, railType } = await enqueuePaid(fresh)
     await reconcileEntries(fresh, railType, [{ outboxId }, { outboxId }], { dryRun: true })
@@ -66,7 +66,7 @@ test('the status counts at most 10,000 findings of a kind', async () => {
   })
 })
 
-test('alerts fire for paid twice and for a paid FAILED payment, not for a held one', async () => {
+test('alerts fire for paid twice and for a paid FAILED payment, not for a paid held payment', async () => {
   await withTestDatabase(async (fresh) => {
     const firing = async () => {
       const alerts = await new AlertWatch().evaluate(await readSystemStatus(fresh.database))
@@ -87,7 +87,7 @@ test('alerts fire for paid twice and for a paid FAILED payment, not for a held o
   })
 })
 
-test('SymphonyReconciliationLate names the rails without a statement, the longest first', async () => {
+test('SymphonyReconciliationLate names the rails without a recent statement, the oldest first', async () => {
   const status = await readSystemStatus(db.database)
   const rails = [
     { rail: 'sepa', ageSeconds: 300_000 },
@@ -102,7 +102,7 @@ test('SymphonyReconciliationLate names the rails without a statement, the longes
   })
 })
 
-test('the timeline over HTTP and symphony show have the bank entries and closed findings', async () => {
+test('GET /v1/outbox/{outboxId} and symphony show list bank entries and closed findings', async () => {
   const { outboxId, railType, instructionId } = await enqueuePaid(db)
   const entries = [
     { outboxId, bookedOn: '2026-11-16' },
@@ -123,7 +123,7 @@ test('the timeline over HTTP and symphony show have the bank entries and closed 
   expect(shown.stdout).toContain('FINDING_CLOSED')
 })
 
-test('the timeline hides the amount of a bank entry if the rail’s field classes hide amounts', async () => {
+test('GET /v1/outbox/{outboxId} hides the amount of a bank entry if the rail hides amounts', async () => {
   const { outboxId, railType } = await enqueuePaid(db)
   await reconcileEntries(db, railType, [{ outboxId }])
   await db.queryNoRole(

@@ -81,7 +81,7 @@ describe('the CSV reader', () => {
     expect(result).toBe(expected)
   })
 
-  test('takes every entry as a debit without a direction, and refuses amounts of both signs', async () => {
+  test('reads every entry as a debit without a direction column, and refuses mixed signs', async () => {
     for (const amounts of [
       ['1', '2'],
       ['-1', '-2'],
@@ -103,7 +103,7 @@ describe('the CSV reader', () => {
     ])
   })
 
-  test('reads the optional columns, and drops entries of other accounts', async () => {
+  test('reads the optional columns, and omits entries of other accounts', async () => {
     const columns = { ...COLUMNS, direction: 'dc', status: 's', account: 'acct', bankReference: 'bank', reversal: 'r' }
     const file = `acct;bank;ref;amount;cur;day;dc;s;r
 1;B-1;NOTPROVIDED;1.00;EUR;2026-01-30;D;BOOK;
@@ -127,7 +127,7 @@ describe('the CSV reader', () => {
     await expect(readAll(file.replace(';D;', ';X;'), csv({ columns }))).rejects.toThrow('line 2: direction: expected')
   })
 
-  test('reads dates of another format, with or without a time', async () => {
+  test('reads dates in the format of the options, with or without a time', async () => {
     expect(await readDay('30.01.2026')).toMatchObject([{ bookedOn: '2026-01-30' }])
     expect(await readDay('30.01.2026 10:15')).toMatchObject([{ bookedOn: '2026-01-30' }])
     await expect(readDay('30/01/2026')).rejects.toThrow('line 2: date: expected a date from 1970 to 2099 as DD.MM.YYYY')
@@ -135,7 +135,7 @@ describe('the CSV reader', () => {
     await expect(readDay('')).rejects.toThrow('line 2: date: expected a date')
   })
 
-  test('gives entries without an account the account of the options', async () => {
+  test('uses the account of the options for entries without an account', async () => {
     const { entries, summary } = await readAll('ref;amount;cur;day\na;1;EUR;2026-01-30', csv({ account: 'A-1' }))
     expect(entries).toMatchObject([{ account: 'A-1' }])
     expect(summary.accounts).toEqual(['A-1'])
@@ -143,7 +143,7 @@ describe('the CSV reader', () => {
 })
 
 describe('the NDJSON reader', () => {
-  test('reads all fields of an entry, and takes a booked debit for absent ones', async () => {
+  test('reads all fields of an entry; absent direction and status mean a booked debit', async () => {
     const entry = {
       account: 'A-1',
       bankReference: 'B-1',
@@ -183,7 +183,7 @@ describe('the NDJSON reader', () => {
     }
   })
 
-  test('drops entries of other accounts, also from the period', async () => {
+  test('omits entries of other accounts, and their dates from the period', async () => {
     const lines = ['1', '2', null].map((account, index) => ({ account, bookedOn: `2026-01-0${index + 1}` }))
     const { entries, summary } = await readAll(lines.map((line) => JSON.stringify(line)).join('\n'), {
       format: 'ndjson',

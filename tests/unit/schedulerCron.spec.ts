@@ -4,7 +4,7 @@ import { CronSchedule, requiredCron, requiredSchedule, requiredTimeZone } from '
 import { MISSED_RUNS_MAX, planRuns } from '../../libs/scheduler/createJobRunsFromDueJobs.js'
 import type { DueJob, MissedRuns } from '../../libs/scheduler/types.js'
 
-/** Cron expressions and missed runs, without a database. */
+/** Tests cron expressions and missed runs, without a database. */
 
 /** Returns `count` occurrences after a time, in ISO format without milliseconds. */
 function after(cron: string, timeZone: string, from: string, count: number): string[] {
@@ -83,7 +83,7 @@ describe('a cron expression', () => {
   })
 })
 
-describe('a time zone', () => {
+describe('a time zone of a job', () => {
   test.each(['UTC', 'Africa/Cairo', 'America/New_York', 'Australia/Lord_Howe', 'Etc/GMT-5'])(
     'is accepted: %s',
     (zone) => {
@@ -103,7 +103,7 @@ describe('a time zone', () => {
  * The rule of docs/concepts/scheduler.md: a fixed time occurs once on each of its days, at the end of a gap, or the first
  * time in a repeated hour. Everything else follows local time.
  */
-describe('a clock change', () => {
+describe('a clock change (daylight saving)', () => {
   test.each([
     // Clocks go from 02:00 to 03:00 at 07:00 UTC.
     ['America/New_York', '30 2 * * *', '2027-03-13T12:00:00Z', ['2027-03-14T07:00:00Z', '2027-03-15T06:30:00Z']],

@@ -52,7 +52,7 @@ async function payloadOf(runId: string): Promise<unknown> {
 }
 
 describe('PRIM-POSTGRES-SCHED-005 createOrUpdateJob', () => {
-  test('inserts by name, then updates by name', async () => {
+  test('inserts a new name and updates an existing name', async () => {
     const job = buildJobDefinition({ cron: '0 12 * * *', timeZone: 'Africa/Cairo', participantId: 'ACME' })
     const first = await createOrUpdateJob(control(), job)
     expect(first).toEqual({ created: true, state: 'ACTIVE', nextDueAt: expect.any(Date) })
@@ -92,7 +92,7 @@ describe('PRIM-POSTGRES-SCHED-005 createOrUpdateJob', () => {
     expect(others).toHaveLength(1)
   })
 
-  test('keeps the next due time if expression and zone are the same', async () => {
+  test('keeps the next due time if cron expression and time zone are unchanged', async () => {
     const job = buildJobDefinition({ cron: '0 0 1 1 *' })
     await createOrUpdateJob(control(), job)
     await moveBack(job.name, '10 days')
@@ -125,7 +125,7 @@ describe('PRIM-POSTGRES-SCHED-005 createOrUpdateJob', () => {
   })
 })
 
-describe('a job', () => {
+describe('a scheduler job', () => {
   test('PRIM-POSTGRES-SCHED-006 gets a run by triggerJob, claimable at once, even while paused', async () => {
     const name = await createJob(db)
     const { nextDueAt } = await jobOf(name)

@@ -107,7 +107,7 @@ describe.each(KINDS)('$plural in a shared table', (kind) => {
   })
 })
 
-/** Returns an INSERT of ready, claimed and finished tasks. If `ripe`, they are due, expired or old enough to purge. */
+/** Returns an INSERT of ready, claimed and finished tasks. If `due`, they are due, expired or old enough to purge. */
 function crowdOf({ kind, jobName }: Kind, due: boolean): string {
   return `
     INSERT INTO scheduler_tasks (task_id, kind, job_name, scheduled_for, topic, payload, delivery, due_at, state, claimed_by,

@@ -18,7 +18,7 @@ import { claimOnly, complete, enqueue, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import { createClaimedJobRun, createJob, buildJobDefinition, onlyOne } from '../support/scheduled.js'
 
-/** Job runs: claimed and ended like timers, or enqueued in the outbox, and their history. */
+/** Tests job runs: claimed and ended like timers, or enqueued in the outbox, and their history. */
 
 const db = await useTestDatabase()
 

@@ -30,7 +30,9 @@ import {
   buildTimerDefinition,
 } from '../support/scheduled.js'
 
-/** Timers and job runs share the table scheduler_tasks. The functions of one kind must not act on the other. */
+/**
+ * Tests that functions for timers do not act on job runs, nor the reverse. Both kinds share the table scheduler_tasks.
+ */
 
 const db = await useTestDatabase()
 
@@ -106,7 +108,7 @@ describe('timers and job runs in one table', () => {
     expect(await purgeFinishedTimers(executor(), 86_400, 1000)).toBe(1)
   })
 
-  test('are told apart by cancelTimer and readTimer, which do not find a run', async () => {
+  test('are distinguished by cancelTimer and readTimer, which do not find a run', async () => {
     const runId = await triggeredRun('t', 'claim')
     expect(await cancelTimer(ingest(), runId)).toBe(false)
     expect(await stateOf(runId)).toBe('READY')

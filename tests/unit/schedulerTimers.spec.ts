@@ -157,9 +157,9 @@ describe('a claim of timers', () => {
   })
 
   test.each<[string, (last: ClaimedTimer) => Promise<unknown>]>([
-    ['it expires', ({ timerId }) => expire(timerId)],
-    ['it is abandoned', (last) => abandonTimers(executor(), [last], WORKER)],
-  ])('is the last one if it is the 20th: the timer fails when %s', async (_how, end) => {
+    ['expires', ({ timerId }) => expire(timerId)],
+    ['is abandoned', (last) => abandonTimers(executor(), [last], WORKER)],
+  ])('fails the timer if it is the 20th claim and %s', async (_how, end) => {
     const { timerId, topic } = await createTimer(db)
     await db.queryNoRole('UPDATE scheduler_timers SET attempt_count = 19 WHERE timer_id = $1', [timerId])
     const last = onlyOne(await claim(topic))
@@ -170,7 +170,7 @@ describe('a claim of timers', () => {
   })
 })
 
-describe('when a claim ends', () => {
+describe('when a claim of a timer ends,', () => {
   test('PRIM-POSTGRES-SCHED-003 ackTimers by the owner ends the timer as DONE for good', async () => {
     const claimed = await createClaimedTimer(db)
     expect(await ackTimers(executor(), [claimed], WORKER)).toEqual([claimed.timerId])

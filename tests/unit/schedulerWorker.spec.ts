@@ -31,7 +31,10 @@ import {
   quietCron,
 } from '../support/scheduled.js'
 
-/** One worker and its wake-ups. Each test starts with empty tables, because the next event depends on all rows. */
+/**
+ * Tests one worker and when it wakes up. Each test starts with empty tables, because the next event depends on all
+ * rows.
+ */
 
 const db = await useTestDatabase()
 const running: SchedulerWorker[] = []

@@ -38,7 +38,7 @@ async function run(words: readonly string[], scenarios: readonly Scenario[], pag
 
 const lineOf = (page: string, id: string) => page.split('\n').find((line) => line.startsWith(`| ${id} |`))
 
-test('the page has one row per scenario, with its results and seed or “not run”', async () => {
+test('the reliability page has one row per scenario, with results and seed or “not run”', async () => {
   const { exitCode, page } = await run(['--only', 'r2', '--seed', '7'], [buildScenario('R2'), buildScenario('R10')])
   expect(exitCode).toBe(0)
   expect(lineOf(page, 'R2')).toMatch(
@@ -49,7 +49,7 @@ test('the page has one row per scenario, with its results and seed or “not run
   expect(page.indexOf('| R2 |')).toBeLessThan(page.indexOf('| R10 |'))
 })
 
-test('the last line of --json has the verdict and all results, equal for the same seed', async () => {
+test('the last line of --json has the verdict and all results, the same for the same seed', async () => {
   const verdicts = await Promise.all(
     ['7', '7', '8'].map(async (seed) => {
       const { output } = await run(['--json', '--seed', seed], [buildScenario('R2')])
@@ -80,7 +80,7 @@ test.each([['broken'], ['breaks off']])(
   },
 )
 
-test('a short run keeps the row of a full run, and removes rows without a scenario', async () => {
+test('a short run keeps the row of a full run, and drops rows of removed scenarios', async () => {
   const full = await run(['--seed', '7'], [buildScenario('R2')])
   const before = `${full.page}| R99 | gone |\n| S1 | another family |\n`
   const { page, output } = await run(['--short', '--seed', '8'], [buildScenario('R2')], before)
@@ -110,7 +110,7 @@ test('readOptions draws a new seed each time if none is given', () => {
   expect(seeds.size).toBeGreaterThan(1)
 })
 
-test('a cell with pipes or line ends does not break the table', () => {
+test('a cell of the reliability page may contain pipes and line ends', () => {
   const line: ScenarioResult = {
     id: 'R2',
     title: 'a | b',

@@ -34,7 +34,7 @@ describe('a generated statement', () => {
     },
   )
 
-  test.each(SEEDS)('has every planted error, and one finding for each: %s', (seed) => {
+  test.each(SEEDS)('has every planted error, and expects one finding for each: %s', (seed) => {
     const { counts, findings } = generate({ seed })
     expect(counts).toEqual({ ...ERRORS, matched: 190 - 5 - 3 - 6 })
     for (const kind of PLANTED_KINDS) {

@@ -42,7 +42,7 @@ async function sealedBlocks(worker: SymphonyWorker): Promise<number> {
   return (await db.queryNoRole('SELECT FROM payment_outbox_blocks')).rows.length
 }
 
-describe('a payment', () => {
+describe('a payment through Symphony', () => {
   test('is enqueued in the transaction, dispatched by runOnce() and sealed', async () => {
     const bank = memoryRail({ type: 'paid', onUnknown: 'resend' })
     await using symphony = open([bank])
@@ -86,7 +86,7 @@ describe('a payment', () => {
     expect(await symphony.payments.get({ instructionId: 'P-3' })).toBeUndefined()
   })
 
-  describe('enqueued before', () => {
+  describe('that was enqueued before', () => {
     const instruction = {
       instructionId: 'P-5',
       participantId: 'shop',
@@ -100,7 +100,7 @@ describe('a payment', () => {
       await symphony.transaction((tx) => symphony.enqueue({ ...instruction, railType }, { tx }))
     })
 
-    test('is returned although a stricter schema refuses it; a new payment is refused', async () => {
+    test('is returned on a repeat although a stricter schema refuses it; a new payment is refused', async () => {
       await using symphony = open([strict])
       const repeat = { ...instruction, railType } as const
       const item = await symphony.transaction((tx) => symphony.enqueue(repeat, { tx }))
@@ -113,7 +113,7 @@ describe('a payment', () => {
       expect(await symphony.payments.get({ instructionId: 'P-6' })).toBeUndefined()
     })
 
-    test('is refused if a field is forbidden since; the remedy says that the first payment stands', async () => {
+    test('is refused on a repeat if a field is now forbidden; the remedy says that it stands', async () => {
       await using symphony = open([{ type: railType, fields: { '/memo': 'forbidden' } } as const])
       const repeat = symphony.transaction((tx) => symphony.enqueue({ ...instruction, railType }, { tx }))
       await expect(repeat).rejects.toMatchObject({
@@ -123,7 +123,7 @@ describe('a payment', () => {
       })
     })
 
-    test('is not looked up if the schema accepts the payload', async () => {
+    test('is not queried before the enqueue if the schema accepts the payload', async () => {
       await using symphony = open([{ type: railType, payload: refusing(() => false) } as const])
       const sent: string[] = []
       await symphony.transaction((tx) => {
@@ -184,7 +184,7 @@ describe('a payment', () => {
   })
 })
 
-describe('the constructor', () => {
+describe('new Symphony()', () => {
   test('refuses a wrong url and a rail that is declared twice', () => {
     expect(() => new Symphony({ url: 'mysql://host/db' })).toThrow('url')
     expect(() => open([{ type: 'twice' }, { type: 'twice' }])).toThrow('declared twice')
@@ -269,7 +269,7 @@ function messageOf(options: object): string {
   return ''
 }
 
-describe('an invalid call', () => {
+describe('an invalid call of Symphony', () => {
   /** Nothing listens at this address, so a call with I/O would fail with another error. */
   const symphony = new Symphony({ url: 'postgres://symphony@127.0.0.1:1/none' })
   const tx = { query: () => Promise.reject(new Error('sent')) }
@@ -505,7 +505,7 @@ describe('a topic with a schema', () => {
   })
 })
 
-describe('a worker', () => {
+describe('a worker of Symphony', () => {
   test('handles messages by topic, and jobs through the scheduler', async () => {
     await using symphony = new Symphony({ url: db.url, schema: db.schema, topics: { report } })
     const titles: string[] = []
@@ -660,7 +660,7 @@ describe('a worker', () => {
   })
 })
 
-describe('the inbox', () => {
+describe('the inbox of Symphony', () => {
   test('accepts a message once, and only the claiming worker can acknowledge it', async () => {
     await using symphony = open([])
     await using other = open([])
@@ -675,7 +675,7 @@ describe('the inbox', () => {
   })
 })
 
-describe('events', () => {
+describe('events of Symphony', () => {
   test('reach every listener, even if another listener throws', async () => {
     const bank = memoryRail({ type: 'heard', onUnknown: 'resend' })
     await using symphony = open([bank])
@@ -693,7 +693,7 @@ describe('events', () => {
     expect(types).toEqual(expect.arrayContaining(['outbox.claimed', 'outbox.recorded']))
   })
 
-  test('wait in a stream of at most 1,000 events, which counts those it drops', async () => {
+  test('are buffered by a stream up to 1,000, and the stream counts dropped events', async () => {
     const symphony = new Symphony()
     const stop = new AbortController()
     const stream = symphony.events.stream({ signal: stop.signal })
@@ -704,13 +704,13 @@ describe('events', () => {
     expect({ read: read.length, dropped: stream.dropped }).toEqual({ read: 1_000, dropped: 3 })
   })
 
-  test('make once() reject if its signal aborts before they occur', async () => {
+  test('make once() reject if its signal aborts first', async () => {
     const symphony = new Symphony()
     await expect(symphony.events.once('outbox.held', { signal: AbortSignal.abort() })).rejects.toThrow('aborted')
   })
 })
 
-describe('an operator', () => {
+describe('an operator who uses Symphony', () => {
   test('cancels a payment that was not sent, which then cannot be cancelled again', async () => {
     await using symphony = open([{ type: 'cancelled' }])
     const { outboxId } = await symphony.transaction((tx) =>

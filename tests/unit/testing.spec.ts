@@ -20,7 +20,6 @@ afterAll(async () => {
   await symphony.close()
 })
 
-/** Enqueues a payment for this rail. */
 async function enqueueFor(rail: { readonly type: string }, overrides = {}) {
   const instruction = buildInstruction({ railType: rail.type, payload: PAYLOAD, ...overrides })
   return symphony.transaction((tx) => symphony.enqueue(instruction, { tx }))
@@ -28,7 +27,7 @@ async function enqueueFor(rail: { readonly type: string }, overrides = {}) {
 
 const stateOf = (outboxId: string) => symphony.payments.get({ outboxId })
 
-test('the documented test program pays once after a busy bank and a lost answer', () => {
+test('the test program of the documentation pays once after a busy bank and a lost answer', () => {
   const bank = memoryRail({ type: 'bank', onUnknown: 'inquire' })
   return withTestSymphony({ rails: [bank], serverUrl: inject('serverUrl'), schema: testSchema() }, async (own) => {
     await own.transaction((tx) =>
@@ -103,7 +102,7 @@ test('drain leaves a retry that is not due; with throughTime it advances to the 
   expect(rail.paid.get(outboxId)?.reference).toBe('own-7')
 })
 
-test('memoryRail pays once if an answer is lost and the rail is inquired', async () => {
+test('memoryRail pays once if an answer is lost and the relayer inquires', async () => {
   const rail = memoryRail({ type: 'lossy', onUnknown: 'inquire' })
   rail.next('lost')
   const { outboxId } = await enqueueFor(rail)
@@ -124,7 +123,7 @@ test('memoryRail pays once if a payment is sent again under its reference', asyn
   expect(await stateOf(outboxId)).toMatchObject({ lastRailReference: 'memory-1' })
 })
 
-test('a silent rail times out, and its payment is held', async () => {
+test('a payment on a rail that never answers times out and is held', async () => {
   const rail = memoryRail({ type: 'silent', onUnknown: 'hold', timeoutMs: 100 })
   rail.next('silent')
   await enqueueFor(rail)
@@ -162,7 +161,7 @@ test('drain throws if work is left after roundsMax', async () => {
   await symphony.drain({ rails: [rail], throughTime: true })
 })
 
-test('advance moves payments, messages, timers and leases by the same time', async () => {
+test('advance moves payments, messages, timers and leases forward by the same time', async () => {
   const hour = 3_600_000
   const later = new Date(Date.now() + hour)
   const rail = memoryRail({ type: 'later', onUnknown: 'hold' })

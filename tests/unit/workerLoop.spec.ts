@@ -24,7 +24,7 @@ function breakerOf(clock: Clock, states: string[]): CircuitBreaker {
 }
 
 describe('Wakeup', () => {
-  test('keeps a notification that comes before the wait', async () => {
+  test('keeps a notification that arrives before the wait', async () => {
     const wakeup = new Wakeup(0, systemClock)
     wakeup.notify()
     expect(await wakeup.wait(60_000, never)).toBe(true)
@@ -209,7 +209,7 @@ describe('CircuitBreaker', () => {
     expect(breaker.admits(5)).toBe(5)
   })
 
-  test('admits another trial after an abandoned trial', () => {
+  test('admits another trial call after an abandoned one', () => {
     const clock = handClock()
     const breaker = breakerOf(clock, [])
     breaker.failed()

@@ -43,7 +43,7 @@ async function consume(reference: string, count: number): Promise<KafkaMessage[]
   return found
 }
 
-test('a record holds the request, its participant as key, and its outbox id', async () => {
+test('a Kafka record contains the request, the participant as key, and the outbox id', async () => {
   const sent = railRequest({ traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01` })
   expect(await callRail(rail, sent)).toMatchObject({ kind: 'success', reference: sent.reference })
   const [record] = await consume(sent.reference, 1)

@@ -86,7 +86,7 @@ test('natsRail passes the rail contract', async () => {
   ])
 })
 
-test('a message holds the request, its outbox id and its trace context', async () => {
+test('a NATS message contains the request, the outbox id and the trace context', async () => {
   const place = await addStream()
   const sent = { ...request(), traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`, tracestate: 'x=1' }
   expect(await callRail(railAt(place), sent)).toMatchObject({ kind: 'success', reference: `${place.stream}:1` })
@@ -298,7 +298,7 @@ test('a worker killed between publish and completion leaves one message per paym
   expect(await fixture.dispatched()).toEqual(references)
 })
 
-test('a server killed under load loses nothing: one message per payment', async () => {
+test('a NATS server killed under load loses no message: one message per payment', async () => {
   const place = await addStream()
   const fixture = await BrokerFixture.set('nats', {
     NATS_URL: server.url,
@@ -312,7 +312,7 @@ test('a server killed under load loses nothing: one message per payment', async 
   expect(new Set(references.keys())).toEqual(new Set(ids))
 })
 
-test('the program of the guide works when pasted and prints its documented output', async () => {
+test('the NATS program of brokers.md runs when pasted and prints its documented output', async () => {
   const { printed, promised } = await pasteProgram('stream.mjs', { NATS_URL: server.url })
   expect(printed).toBe(promised)
 })

@@ -148,7 +148,7 @@ test('rabbitRail passes the rail contract if the consumer uses an inbox', async 
   ])
 })
 
-test('a message is persistent and holds the request, its outbox id and its trace context', async () => {
+test('a RabbitMQ message is persistent and has the request, the outbox id and the trace context', async () => {
   const place = await declare()
   const sent = railRequest({ traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`, tracestate: 'x=1' })
   expect(await callRail(railAt(place), sent)).toMatchObject({ kind: 'success', reference: sent.reference })
@@ -291,7 +291,7 @@ test('a worker killed between publish and completion leaves one effect per payme
   expect(await fixture.dispatched()).toEqual(new Map(ids.map((id) => [id, id])))
 })
 
-test('a broker killed under load loses nothing: one effect per payment', async () => {
+test('a RabbitMQ broker killed under load loses no message: one effect per payment', async () => {
   const place = await declare()
   const fixture = await BrokerFixture.set('rabbit', { RABBIT_URL: server.url, RABBIT_EXCHANGE: place.exchange })
   const ids = await fixture.killWhileFlowing(server.broker)
@@ -301,7 +301,7 @@ test('a broker killed under load loses nothing: one effect per payment', async (
   expect(await consumer.effects()).toEqual(new Map(ids.map((id) => [id, 1])))
 })
 
-test('the program of the guide works when pasted and prints its documented output', async () => {
+test('the RabbitMQ program of brokers.md runs when pasted and prints its documented output', async () => {
   const { printed, promised } = await pasteProgram('queue.mjs', { RABBIT_URL: server.url })
   expect(printed).toBe(promised)
 })

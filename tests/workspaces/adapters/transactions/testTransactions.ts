@@ -95,7 +95,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       })
     })
 
-    test('rolls back a payment with its savepoint, and keeps the outer payment', async () => {
+    test('rolls back a payment with its savepoint, and keeps the payment of the outer transaction', async () => {
       const outer = buildInstruction()
       const inner = buildInstruction({ participantId: outer.participantId })
       await library.transaction(async ({ tx, savepoint }) => {
@@ -171,7 +171,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       }
     })
 
-    test('refuses a payment through an ended transaction, if refusesEnded is true', async () => {
+    test('refuses a payment through an ended transaction if refusesEnded is true', async () => {
       const instruction = buildInstruction()
       let ended: Queryable | undefined
       await library.transaction(async ({ tx }) => {
