@@ -502,7 +502,7 @@ describe('the guardrails', () => {
     ],
     ['preact in the dashboard', 'libs/dashboard/a.tsx', "import { render } from 'preact'"],
     [
-      'a script of its own, and words about markup',
+      'a script file of the dashboard, and markup words in text',
       'libs/dashboard/a.html',
       '<script type="module" src="./main.tsx"></script><p title="style=x">innerHTML</p>',
     ],

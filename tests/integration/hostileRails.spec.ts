@@ -47,7 +47,11 @@ const ANSWERS: readonly (readonly [string, () => unknown, 'DISPATCHED' | 'held']
   ['a promise that never settles', () => new Promise(() => {}), 'held'],
   ['a cyclic object', cyclic, 'DISPATCHED'],
   ['a message of 10 MB', () => ({ outcome: 'unknown', code: 'ODD', message: HUGE }), 'held'],
-  ['a success with 10 MB beside it', () => ({ outcome: 'success', reference: 'paid', body: HUGE }), 'DISPATCHED'],
+  [
+    'a success with a further field of 10 MB',
+    () => ({ outcome: 'success', reference: 'paid', body: HUGE }),
+    'DISPATCHED',
+  ],
   ['a reference of 10 MB', () => ({ outcome: 'success', reference: HUGE }), 'held'],
   [
     'a rejection with a proxy',

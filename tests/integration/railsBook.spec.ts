@@ -54,7 +54,7 @@ async function startBook() {
 /** Forms of the rail book, as options of the rail that uses it. */
 const FORMS = [
   ['a file', async () => ({ bookFile })],
-  ['its own process', async () => ({ bookUrl: (await startBook()).url })],
+  ['a separate process', async () => ({ bookUrl: (await startBook()).url })],
 ] as const
 
 describe.each(FORMS)('three processes that share a rail book in %s', (_, openBook) => {

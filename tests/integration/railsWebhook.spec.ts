@@ -194,7 +194,7 @@ describe('webhookRail', () => {
   })
 
   test.each([
-    ['plain HTTP elsewhere', { url: 'http://shop.example/hooks' }, 'expected https'],
+    ['plain HTTP to another machine', { url: 'http://shop.example/hooks' }, 'expected https'],
     ['credentials in the address', { url: 'https://me:pw@shop.example' }, 'expected no credentials'],
     ['no secret', { secret: undefined }, 'secret: expected whsec_'],
     ['a secret without whsec_', { secret: SECRET.slice('whsec_'.length) }, 'secret: expected whsec_'],

@@ -217,7 +217,7 @@ describe('an alert with --notify', () => {
     ])
   })
 
-  test('has a rule of its name if it can be sent directly', () => {
+  test('is in ALERT_RULES if it can be sent directly', () => {
     const names = ALERT_RULES.map(({ name }) => name)
     expect(names).toEqual(expect.arrayContaining([...STOPS_DISPATCH, DATABASE_AWAY]))
   })

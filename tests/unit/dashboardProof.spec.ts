@@ -212,7 +212,7 @@ describe('a ledger proof that was changed', () => {
       'it differs from what was sealed',
     ],
     [
-      'the entry of a row beside it',
+      'the entry of a neighbouring row',
       attempt((row) => (row.entries = flipped(row.entries, (ownEntryAt(row) + 58 + 57) % bytesIn(row.entries)))),
       'its block differs from its hash',
     ],

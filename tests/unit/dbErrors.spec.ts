@@ -209,7 +209,7 @@ describe('SQLSTATEs of PostgreSQL', () => {
   test.each([
     ['cache lookup failed for function 17452', 'STALE_STATEMENT', 'retry'],
     ['cache lookup failed for relation 17452', 'INTERNAL_ERROR', 'fatal'],
-  ])('XX000 with "%s" is %s (%s)', async (message, code, disposition) => {
+  ])('include XX000, which with the message "%s" is %s (%s)', async (message, code, disposition) => {
     expect(await raise(worker, 'XX000', message)).toMatchObject({ code, disposition, sqlstate: 'XX000' })
   })
 

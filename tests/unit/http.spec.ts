@@ -106,7 +106,7 @@ describe('POST /v1/instructions', () => {
     expect(await countItems(instruction.instructionId)).toBe(1)
   })
 
-  test('stores notBefore and ordered', async () => {
+  test('stores notBefore and ordered of the instruction', async () => {
     const instruction = body({ notBefore: '2099-12-31T23:59:59+01:00', ordered: true })
     await fixture.post(instruction, key)
     const { rows } = await db.queryNoRole(
@@ -316,10 +316,10 @@ describe('access to the API', () => {
   test.each([
     ['no token', {}],
     ['another token', { authorization: 'Bearer another' }],
-    ['a beginning of the token', { authorization: `Bearer ${TOKEN.slice(0, -1)}` }],
-    ['the token and more', { authorization: `Bearer ${TOKEN}x` }],
+    ['the token without its last character', { authorization: `Bearer ${TOKEN.slice(0, -1)}` }],
+    ['the token with a letter behind it', { authorization: `Bearer ${TOKEN}x` }],
     ['the token as Basic', { authorization: `Basic ${TOKEN}` }],
-    ['the token alone', { authorization: TOKEN }],
+    ['the token without Bearer', { authorization: TOKEN }],
     ['two tokens', { authorization: `Bearer ${TOKEN} ${TOKEN}` }],
   ])('is refused with %s (401), for known and unknown paths', async (_, headers: Record<string, string>) => {
     for (const path of ['/v1/instructions/x', '/metrics', '/nowhere']) {

@@ -83,7 +83,7 @@ describe('every route', () => {
 
   test.each([
     ['without a key', () => undefined],
-    ['with the word Bearer alone', () => 'Bearer '],
+    ['with Bearer and no key', () => 'Bearer '],
     ['with an unknown key', () => `Bearer ${newApiKey().key}`],
     ['with half a key', () => `Bearer ${newApiKey().key.slice(0, 40)}`],
     ['with something like a JWT', () => 'Bearer aaaa.bbbb.cccc'],
@@ -119,7 +119,7 @@ describe('every route', () => {
     })
   })
 
-  test('needs one of two scopes (403) if its access is ingest or operate', async () => {
+  test('declared as "ingest or operate" needs one of these two scopes (403)', async () => {
     const routes = guarded().filter(({ access }) => access === 'ingest or operate')
     expect(routes.map(({ path }) => path)).toEqual(['/v1/outbox/{outboxId}/cancel'])
     const { key } = await createKey(db, { scopes: ['read', 'audit'], owner: 'alice' })

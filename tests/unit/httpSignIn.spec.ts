@@ -364,7 +364,7 @@ describe('a session of the dashboard', () => {
 
   test.each([
     ['an unknown cookie', `__Host-symphony-session=symphony_${'a'.repeat(16)}_${'b'.repeat(43)}`, 'SESSION_ENDED'],
-    ['a cookie of other text', '__Host-symphony-session=../../etc/passwd', 'SESSION_ENDED'],
+    ['a cookie with an invalid value', '__Host-symphony-session=../../etc/passwd', 'SESSION_ENDED'],
     ['an empty cookie', '__Host-symphony-session=', 'SESSION_ENDED'],
     ['two cookies', '__Host-symphony-session=a; __Host-symphony-session=b', 'UNAUTHENTICATED'],
     ['a cookie of a similar name', 'symphony-session=a', 'UNAUTHENTICATED'],

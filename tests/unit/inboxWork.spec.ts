@@ -462,7 +462,7 @@ describe('the inbox tables', () => {
       `fence = NULL, claimed_by = NULL, claim_expires_at = NULL, claimed_at = NULL`,
       'work_in_process_is_claimed',
     ],
-    ['half a claim', 'claimed_by = NULL', 'claim_all_or_none'],
+    ['a claim without claimed_by', 'claimed_by = NULL', 'claim_all_or_none'],
     ['a payload without its topic', 'topic = NULL', 'content_all_or_none'],
     ['a payload that is no object', `payload = '[]'`, 'payload_is_object'],
     ['a content without its hash', 'content_hash = NULL', 'content_has_hash'],

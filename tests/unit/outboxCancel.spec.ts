@@ -499,7 +499,7 @@ describe('a concurrent cancel', () => {
     expect(await cancelling).toMatchObject({ reason: 'DISPATCHED' })
   })
 
-  test('makes an enqueue that replaces the payment wait, and be accepted after COMMIT', async () => {
+  test('blocks an enqueue that replaces the payment until COMMIT, after which it succeeds', async () => {
     const { outboxId, participantId } = await enqueue(db)
     const application = await openTransaction(db, 'symphony_ingest')
     await cancelOutboxItem(application, outboxId, REASON)

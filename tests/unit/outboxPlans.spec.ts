@@ -50,11 +50,11 @@ interface Operation {
 
 const OPERATIONS: Readonly<Record<string, Operation>> = {
   // These come first, while the tables are empty: then a sequential scan looks cheapest to the planner.
-  'enqueue of many': ingest('enqueue_payment_outbox_batch', async () => {
+  'enqueue of many items': ingest('enqueue_payment_outbox_batch', async () => {
     const rows = Array.from({ length: BATCH }, () => instructionValues())
     return [0, 1, 2, 3, 4].map((column) => rows.map((row) => row[column]))
   }),
-  'enqueue of many that are ordered': ingest('enqueue_payment_outbox_batch', async () => {
+  'enqueue of many ordered items': ingest('enqueue_payment_outbox_batch', async () => {
     const rows = Array.from({ length: BATCH }, () => instructionValues())
     return [...[0, 1, 2, 3, 4].map((column) => rows.map((row) => row[column])), null, rows.map(() => true)]
   }),
@@ -85,11 +85,11 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
     return [BATCH, WORKER]
   }),
   'repair with nothing to do': executor('repair_expired_leases', async () => [1000, WORKER]),
-  'completion of many': executor('complete_outbox_attempts', async ({ db }) => {
+  'completion of many items': executor('complete_outbox_attempts', async ({ db }) => {
     const items = await leasedItems(db)
     return [...leasesOf(items), items.map((_, index) => ['DISPATCHED', 'RETRYABLE', 'FAILED'][index % 3])]
   }),
-  'completion of many, all DISPATCHED': executor('complete_outbox_attempts', async ({ db }) => {
+  'completion of many items as DISPATCHED': executor('complete_outbox_attempts', async ({ db }) => {
     const items = await leasedItems(db)
     return [...leasesOf(items), items.map(() => 'DISPATCHED'), items.map(({ outboxId }) => `ref-${outboxId}`)]
   }),
@@ -98,18 +98,18 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
     const states = items.map(() => 'DISPATCHED')
     return [...leasesOf(items), states, null, null, null, null, null, null, null, null, true]
   }),
-  'completion of many, lost or recorded already': executor('complete_outbox_attempts', async ({ db }) => {
+  'completion of many lost or recorded leases': executor('complete_outbox_attempts', async ({ db }) => {
     const items = await leasedItems(db)
     for (const item of items.slice(0, 10)) await complete(db, item, { state: 'DISPATCHED', railReference: 'ref' })
     const forged = items.map((item, index) => (index < 10 ? item : { ...item, leaseToken: randomUUID() }))
     return [...leasesOf(forged), items.map(() => 'DISPATCHED')]
   }),
-  'completion of one': executor('complete_outbox_attempt', async ({ db }) => [
+  'completion of one item': executor('complete_outbox_attempt', async ({ db }) => [
     ...leaseOf(await enqueueAndClaim(db)),
     'DISPATCHED',
     'ref',
   ]),
-  'completion of one that is then held': executor('complete_outbox_attempt', async ({ db }) => {
+  'completion that holds the item': executor('complete_outbox_attempt', async ({ db }) => {
     const lease = leaseOf(await enqueueAndClaim(db))
     return [...lease, 'RETRYABLE', null, null, null, null, null, null, null, 'odd']
   }),
@@ -119,23 +119,27 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
     const [head] = await claim(db, railType)
     return [...leaseOf(head!), 'DISPATCHED', 'ref']
   }),
-  'enqueue of one': ingest('enqueue_payment_outbox', async () => instructionValues()),
-  'enqueue of one that is known': ingest('enqueue_payment_outbox', async ({ db }) =>
-    instructionValues(await enqueue(db)),
-  ),
-  'enqueue of one that has ended': ingest('enqueue_payment_outbox', async ({ db }) => {
+  'enqueue of one item': ingest('enqueue_payment_outbox', async () => instructionValues()),
+  'enqueue of a known item': ingest('enqueue_payment_outbox', async ({ db }) => instructionValues(await enqueue(db))),
+  'enqueue of an ended item': ingest('enqueue_payment_outbox', async ({ db }) => {
     const instruction = buildInstruction()
     await complete(db, await enqueueAndClaim(db, instruction), { state: 'DISPATCHED', railReference: 'ref' })
     return instructionValues(instruction)
   }),
-  'enqueue of one that is ordered': ingest('enqueue_payment_outbox', async ({ db }) => {
+  'enqueue of an ordered item': ingest('enqueue_payment_outbox', async ({ db }) => {
     const { participantId } = await enqueue(db, { ordered: true })
     return [...instructionValues({ ...buildInstruction(), participantId }), null, true]
   }),
-  'renewal of many': executor('renew_outbox_leases', async ({ db }) => [...leasesOf(await leasedItems(db)), 600]),
-  'renewal of one': executor('renew_outbox_lease', async ({ db }) => [...leaseOf(await enqueueAndClaim(db)), 600]),
-  'release of many': executor('release_outbox_leases', async ({ db }) => leasesOf(await leasedItems(db))),
-  'release of one': executor('release_outbox_lease', async ({ db }) => leaseOf(await enqueueAndClaim(db))),
+  'renewal of many leases': executor('renew_outbox_leases', async ({ db }) => [
+    ...leasesOf(await leasedItems(db)),
+    600,
+  ]),
+  'renewal of one lease': executor('renew_outbox_lease', async ({ db }) => [
+    ...leaseOf(await enqueueAndClaim(db)),
+    600,
+  ]),
+  'release of many leases': executor('release_outbox_leases', async ({ db }) => leasesOf(await leasedItems(db))),
+  'release of one lease': executor('release_outbox_lease', async ({ db }) => leaseOf(await enqueueAndClaim(db))),
   'dispatch mark of a call': executor('begin_outbox_dispatch', async ({ db }) => leaseOf(await enqueueAndClaim(db))),
   'a worker’s hold': executor('hold_leased_outbox_item', async ({ db }) => [
     ...leaseOf(await enqueueAndClaim(db)),
@@ -245,13 +249,13 @@ describe.each(['empty, never analysed', 'empty', 'full', 'full, with the full tr
     })
 
     test.each([
-      'completion of one',
-      'completion of many',
-      'completion of many, all DISPATCHED',
+      'completion of one item',
+      'completion of many items',
+      'completion of many items as DISPATCHED',
       'acknowledgement of messages',
-      'completion of many, lost or recorded already',
-      'renewal of many',
-      'release of many',
+      'completion of many lost or recorded leases',
+      'renewal of many leases',
+      'release of many leases',
       'repair of expired leases',
       'claim that takes expired leases over',
       'late outcome of a waiting item',

@@ -66,12 +66,12 @@ const HOSTILE: Readonly<Record<string, string>> = {
   'capital letters': TRACEPARENT.toUpperCase(),
   'a trace of zeros': `00-${'0'.repeat(32)}-00f067aa0ba902b7-01`,
   'a span of zeros': `00-4bf92f3577b34da6a3ce929d0e0e4736-${'0'.repeat(16)}-01`,
-  'a header of its own': `${TRACEPARENT} a=1\r\nSet-Cookie: x`,
+  'a line end and another header': `${TRACEPARENT} a=1\r\nSet-Cookie: x`,
   'a tracestate of 513 characters': `${TRACEPARENT} ${'x'.repeat(513)}`,
   'a tracestate beyond ASCII': `${TRACEPARENT} vendor=é`,
   'two spaces': `${TRACEPARENT}  vendor=a`,
-  'a space and nothing': `${TRACEPARENT} `,
-  'a letter behind it': `${TRACEPARENT}x`,
+  'a trailing space': `${TRACEPARENT} `,
+  'a letter behind the traceparent': `${TRACEPARENT}x`,
   'a megabyte': 'x'.repeat(1_000_000),
 }
 

@@ -160,9 +160,12 @@ describe('text that a rail returns', () => {
   })
 
   test.each([
-    ['an adapter that throws it', () => Promise.reject(new Error(`refused ${payload.password}`))],
     [
-      'an adapter that answers with it',
+      'an adapter that throws an error with the password',
+      () => Promise.reject(new Error(`refused ${payload.password}`)),
+    ],
+    [
+      'an adapter that answers with the payload',
       () => ({ outcome: 'terminal' as const, code: 's3cret-α', message: JSON.stringify(payload) }),
     ],
   ])('shows no classified field in the result of %s', async (_how, dispatch) => {

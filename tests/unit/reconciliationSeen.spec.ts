@@ -29,7 +29,7 @@ function criticalAge({ findings }: ReconciliationStatus, kind: string): number |
   return findings.find((one) => one.kind === kind)?.criticalAgeSeconds
 }
 
-test('the status counts open findings by kind until they are closed, and shows each rail’s age', async () => {
+test('the status counts open findings by kind, and has the age of each rail’s last statement', async () => {
   await withTestDatabase(async (fresh) => {
     expect(await readStatus(fresh)).toEqual({
       findings: KINDS.map((kind) => ({ kind, open: 0n, criticalAgeSeconds: 0 })),

@@ -212,7 +212,7 @@ test('TestClock stands still until it is advanced, and never goes back', () => {
   expect(() => new TestClock(new Date(Number.NaN))).toThrow('start: expected')
 })
 
-test('invalid arguments are refused before any I/O', async () => {
+test('the functions of symphony-pg/testing refuse invalid arguments before any I/O', async () => {
   const rail = memoryRail({ type: 'wrong', onUnknown: 'hold' })
   // @ts-expect-error: a caller in JavaScript could pass this
   expect(() => rail.next('vanish')).toThrow('answers[0]: expected')
