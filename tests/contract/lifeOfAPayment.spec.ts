@@ -35,7 +35,7 @@ describe('docs/internals/life-of-a-payment.md', () => {
     expect(rows.filter(({ functions }) => functions.length === 0)).toEqual([])
   })
 
-  test('names in its steps only the files and functions of its own table', () => {
+  test('names in its steps only files and functions that the table of the page lists', () => {
     const text = page.slice(page.indexOf('## 1.'))
     const known = new Set(rows.flatMap(({ functions }) => functions))
     expect(namesIn(text).filter((name) => !known.has(name) && !WORDS.has(name))).toEqual([])

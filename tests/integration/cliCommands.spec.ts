@@ -257,7 +257,7 @@ describe('symphony holds', () => {
     expect(await attemptRows(db, outboxId)).toMatchObject([{}, { state: 'DISPATCHED', rail_reference: 'TX-17' }])
   })
 
-  test('approve, also as a dry run, shows payment, rail, amount, hold reason and unknown outcome', async () => {
+  test('approve, even in a dry run, shows payment, rail, amount, hold reason and unknown outcome', async () => {
     const payload = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
     const { outboxId, instructionId, railType } = await enqueueUnknown(db, { payload })
     const { proposalId } = await json(

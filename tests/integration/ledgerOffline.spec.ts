@@ -241,7 +241,7 @@ describe('a ledger export', () => {
       /in another order|missing|was not there/,
     ],
     ['the end cut off', (lines) => lines.slice(0, -5), /sealed, and missing/],
-  ])('fails verification after a tamper that also rewrote the manifest: %s', async (title, change, why) => {
+  ])('fails verification if rows and manifest were rewritten: %s', async (title, change, why) => {
     const copy = await createCopy(title)
     await rewriteFile(copy, 'rows.ndjson', change)
     const { breaks } = await verifyLedger((await openExport(copy)).source)

@@ -67,7 +67,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('in %s transactions,'
     }
   }
 
-  test('an enqueue fails if its key was taken meanwhile (40001); a retry returns that item', async () => {
+  test('an enqueue fails if its key was taken concurrently (40001); a retry returns the item', async () => {
     const connection = await oldSnapshot('symphony_ingest')
     const first = await enqueue(db)
     expect(await failureOf(enqueuePaymentOutbox(connection, first))).toMatchObject(SERIALIZATION_FAILURE)
@@ -89,7 +89,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('in %s transactions,'
     await connection.close()
   })
 
-  test('an enqueue fails if its stream got an item meanwhile (40001); a retry gets the next number', async () => {
+  test('an enqueue fails if its stream grew concurrently (40001); a retry gets the next number', async () => {
     const { participantId } = await enqueue(db)
     const connection = await oldSnapshot('symphony_ingest')
     await enqueue(db, { participantId })
@@ -135,7 +135,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('in %s transactions,'
     expect(await sequenceOf(db, shared.participantId)).toEqual({ taken: numbers, next: 18n })
   })
 
-  test('a claim fails if its item was claimed meanwhile (40001); a retry returns no item', async () => {
+  test('a claim fails if its item was claimed concurrently (40001); a retry returns no item', async () => {
     const item = await enqueue(db)
     const connection = await oldSnapshot('symphony_executor')
     const claimIt = () => claimOutboxBatch(connection, 10, 'worker-2', 60, { rails: [item.railType] })
@@ -181,7 +181,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('in %s transactions,'
         await repairExpiredLeases(db.as('symphony_executor'), 1000, 'repair-1')
       },
     ],
-  ] as const)('a call fails if its lease was %s meanwhile (40001); a retry gets LeaseLostError', async (given) => {
+  ] as const)('a call fails if its lease was %s concurrently (40001); a retry gets LeaseLostError', async (given) => {
     const [, meanwhile] = given
     for (const act of acts) {
       const held = await enqueueAndClaim(db)
@@ -231,7 +231,7 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('in %s transactions,'
     expect(await ledger(db, outboxId)).toEqual(['1 DISPATCHED'])
   })
 
-  test('a repair fails if its lease was repaired meanwhile (40001); a retry repairs nothing', async () => {
+  test('a repair fails if its lease was repaired concurrently (40001); a retry repairs nothing', async () => {
     const { outboxId } = await enqueueAndClaim(db)
     await db.expireLease(outboxId)
     const connection = await oldSnapshot('symphony_executor')

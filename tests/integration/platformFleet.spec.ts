@@ -113,7 +113,7 @@ test('a fleet serves a database as soon as another fleet of the same process sto
   await expect.poll(() => third.fleet.served, POLL_OPTIONS).toEqual([{ database: 'a third name', up: true }])
 })
 
-test('a failed database does not delay the others, and is served again once it answers', async () => {
+test('a failed database does not delay other databases, and is served again once it answers', async () => {
   const proxy = await TcpProxy.before(dbs[0]!.url)
   stops.push(() => proxy.close())
   const throughProxy = new URL(dbs[0]!.url)

@@ -174,7 +174,7 @@ describe('when an API key is created', () => {
     }
   })
 
-  test('an operator may choose the scope operate only for itself (42501)', async () => {
+  test('an operator may create a key of scope operate only for the own login (42501)', async () => {
     const operator = await db.createLogin('solo', { roles: ['symphony_control'] })
     const keys = new ApiKeys(operator.database)
     expect(await keys.create({ scopes: ['operate'], owner: operator.name })).toBeDefined()
@@ -265,7 +265,7 @@ describe('an actor gateway', () => {
     expect(await actors(outboxId)).toEqual(['carol'])
   })
 
-  test('cannot create an operate key, neither for a person nor for itself (42501)', async () => {
+  test('cannot create a key of scope operate, whether it acts by key or by name (42501)', async () => {
     const { control, name } = await gatewayLogin(true)
     const carol = await keyOf({ scopes: ['operate'], owner: 'carol' })
     for (const actor of [carol, { person: 'carol' }]) {

@@ -29,7 +29,7 @@ describe('programName', () => {
     expect(programName(script, { path: '', cwd: folder })).toBe(`'./my checkout/bin/symphony'`)
   })
 
-  test('is npx symphony-pg for an installed package, also if npx runs it', async () => {
+  test('is npx symphony-pg for an installed package, whether npx runs it or not', async () => {
     const { folder, script } = await scriptIn('node_modules/symphony-pg')
     expect(programName(script, { path: '', cwd: folder })).toBe('npx symphony-pg')
     const ofNpx = join(folder, 'node_modules', '.bin')

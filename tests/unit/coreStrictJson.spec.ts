@@ -121,7 +121,7 @@ describe('parseStrictJson with invalid text', () => {
     ['lists', '['.repeat(100_000)],
     ['objects', '{"a":'.repeat(10_000)],
     ['a text with brackets', `${'['.repeat(40)}"]]]${']'.repeat(40)}`],
-  ])('refuses unterminated input (JsonSyntaxError), also beyond the maximum depth: %s', (_name, text) => {
+  ])('refuses unterminated input (JsonSyntaxError), even beyond the maximum depth: %s', (_name, text) => {
     expect(refusal(text)).toBeInstanceOf(JsonSyntaxError)
   })
 

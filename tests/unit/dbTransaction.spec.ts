@@ -323,7 +323,7 @@ describe('call() of libs/db', () => {
     expect(await add(withSchema(fixture.admin, schema))).toEqual([{ total: '3' }])
   })
 
-  test('throws a DatabaseError for an unknown function, also on the client of the caller', async () => {
+  test('throws a DatabaseError for an unknown function, even on a client of the caller', async () => {
     const refused = call(fixture.admin, 'no_such_function')
     await expect(refused).rejects.toBeInstanceOf(DatabaseError)
     await expect(refused).rejects.toMatchObject({ code: 'UNDEFINED_FUNCTION', sqlstate: '42883' })

@@ -75,7 +75,7 @@ async function gateways() {
 }
 
 describe('a login of the HTTP API', () => {
-  test('is a gateway for key owners, and with api+names also for named people', async () => {
+  test('is a gateway for key owners, and for named people only if it requests api+names', async () => {
     const name = nameFor('web')
     const request = parseLoginRequest(`${name}=api`)
     for (const [given, naming] of [

@@ -36,7 +36,7 @@ test('GET /v1/dispatch shows neither freeze nor epoch before the first claim', a
   expect(await dispatch()).toEqual({ frozen: false, freeze: null, lifted: null, epoch: null })
 })
 
-test('a freeze over HTTP stops claims until it is lifted; both record person and reason', async () => {
+test('a freeze over HTTP stops claims until the lift; freeze and lift record person and reason', async () => {
   await enqueueAndClaim(db)
   const { railType } = await enqueue(db)
   expect(await dispatch()).toMatchObject({ frozen: false, freeze: null, epoch: { number: 1, timeline: 1 } })

@@ -107,7 +107,7 @@ async function post(instructionId: string, email: string, seconds: number): Prom
   })
 }
 
-test('an Idempotency-Key belongs to one person of an issuer, also after the token is renewed', async () => {
+test('an Idempotency-Key belongs to one person of an issuer, even after the token is renewed', async () => {
   expect((await post('I-1', 'alice@example.com', 300)).status).toBe(201)
   expect(await problemOf(await post('I-2', 'alice@example.com', 600))).toMatchObject({
     code: 'KEY_REUSED',

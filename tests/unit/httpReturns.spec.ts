@@ -113,7 +113,7 @@ describe('POST /v1/outbox/{outboxId}/returns', () => {
   })
 })
 
-test('GET /v1/outbox?returned=true lists only returned payments, also with a search word', async () => {
+test('GET /v1/outbox?returned=true lists only returned payments, even with a search word', async () => {
   const railType = 'returned-rail'
   const kept = await enqueuePaid(db, { railType })
   const back = await enqueuePaid(db, { railType, participantId: 'returned-participant' })

@@ -188,7 +188,7 @@ describe('renewal of a lease', () => {
     })
   })
 
-  test('PRIM-POSTGRES-LEASE-003 extends the local deadline of the process, too (tryRenewNow)', async () => {
+  test('PRIM-POSTGRES-LEASE-003 extends the deadline that the process itself watches (tryRenewNow)', async () => {
     const clock = movableClock()
     const lease = await acquire(buildResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
     clock.moveMs = 500_000

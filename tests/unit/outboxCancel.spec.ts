@@ -210,7 +210,7 @@ describe('cancel_outbox_item', () => {
     expect(await rowHashes(db)).toEqual(before)
   })
 
-  test('refuses a message that reports an outcome (OUTCOME_MESSAGE), also by operators', async () => {
+  test('refuses a message that reports an outcome (OUTCOME_MESSAGE), even for operators', async () => {
     const { outboxId } = await enqueue(db, { outcomeTopic: 'orders' })
     await cancelOutboxItem(ingest(), outboxId, REASON)
     const [message] = await messagesAbout(db, outboxId)
@@ -289,7 +289,7 @@ async function messagesAbout(of: TestDatabase, outboxId: string): Promise<Outcom
 }
 
 describe('cancel_outbox_instruction', () => {
-  test('cancels the item with this instruction and key', async () => {
+  test('cancels the item that instruction id and idempotency key name', async () => {
     const { outboxId, instructionId, idempotencyKey } = await enqueue(db)
     const cancelled = await cancelOutboxInstruction(ingest(), instructionId, idempotencyKey, REASON)
     expect(cancelled).toMatchObject({ outboxId })

@@ -97,7 +97,7 @@ describe('an item whose lease expired once', () => {
     expect(startAll(queue)).toEqual([quarantined])
   })
 
-  test('waits for the running calls of its rail; its lane claims nothing meanwhile', () => {
+  test('waits for the running calls of its rail; until then its lane claims nothing', () => {
     const queue = createQueue()
     const [running, quarantined] = [leaseItem('one'), leaseItem('one', 1)]
     queue.add([running])

@@ -183,7 +183,7 @@ describe('the same instruction and key', () => {
     expect(await everything()).toEqual(before)
   })
 
-  test.for(others)('conflict if the %s differs, also after the first item has ended', async ([, other]) => {
+  test.for(others)('conflict if the %s differs, even after the first item has ended', async ([, other]) => {
     for (const state of ['DISPATCHED', 'FAILED'] as const) {
       const first = await enqueue(db)
       await complete(db, await claimOnly(db, first.railType), { state })

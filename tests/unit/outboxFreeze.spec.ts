@@ -363,7 +363,7 @@ describe('while dispatch is frozen', () => {
     expect(await isOpen()).toBe(true)
   })
 
-  test('a second restore freezes dispatch again and marks items enqueued meanwhile as unknown', async () => {
+  test('a second restore freezes dispatch again and marks newer items as unknown', async () => {
     await check()
     await freeze()
     await check()

@@ -59,7 +59,7 @@ describe('ordered items of a participant', () => {
     expect(items.map((item) => item.outboxId).toSorted()).toEqual(heads.toSorted())
   })
 
-  test('wait for the head of the stream, also if it is on another rail', async () => {
+  test('wait for the head of the stream, even if the head is on another rail', async () => {
     const stream = new Stream(db)
     const head = await stream.enqueue()
     const other = `${stream.railType}-2`
@@ -204,7 +204,7 @@ describe('the failure of an ordered item', () => {
     expect(events.rows).toEqual([{ event_type: 'PAUSED' }])
   })
 
-  test('halts the stream also if two people decided the failure', async () => {
+  test('halts the stream even if two people decided FAILED', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue()]
@@ -379,7 +379,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await stream.claimed()).toEqual([next])
   })
 
-  test('is unblocked by lease repair too, not only by a claim', async () => {
+  test('is unblocked by lease repair, not only by a claim', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)

@@ -527,7 +527,7 @@ describe.for(MARKING_KINDS)('a resume of a %s', (kind) => {
     expect(await stream.claimed()).toEqual([lease.outboxId])
   })
 
-  test('unblocks the next items if a middle item is decided FAILED meanwhile', async () => {
+  test('unblocks the next items if a middle item is decided FAILED during the resume', async () => {
     const stream = new Stream(db)
     await pause(kind, stream)
     const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()]
@@ -545,7 +545,7 @@ describe.for(MARKING_KINDS)('a resume of a %s', (kind) => {
     expect(await stream.drain()).toEqual([ids[0], ids[2]])
   })
 
-  test('unblocks the third item if the head ends and the second is decided meanwhile', async () => {
+  test('unblocks the third item if the head ends and the second is decided during the resume', async () => {
     const stream = new Stream(db)
     const operator = await openTransaction(db, 'symphony_control')
     await pauseOutbox(operator, kind, stream.participantId, 'please wait')

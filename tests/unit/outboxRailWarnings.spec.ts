@@ -159,7 +159,7 @@ async function openCountingFixture() {
 }
 
 describe('the query for unserved rails', () => {
-  test('runs at most once per rail in 10 s, also for concurrent requests', async () => {
+  test('runs at most once per rail in 10 s, even for concurrent requests', async () => {
     const { counted, counts } = await openCountingFixture()
     const rail = newRail()
     const together = await Promise.all(Array.from({ length: 8 }, () => post(buildInstruction(rail), counted)))

@@ -223,7 +223,7 @@ test.each<[string, (role: Queryable) => Promise<unknown>]>([
   expect(read()).toBeLessThanOrEqual(30 * LIMIT)
 })
 
-test('a list of a rare state returns a page without items and the start of the next after 50,000 items', async () => {
+test('a list of a rare state returns an empty page with the next cursor after 50,000 items', async () => {
   const { role, read } = explained()
   const page = await searchItems(role, { state: 'BLOCKED', limit: LIMIT })
   expect(page).toEqual({ ids: [], next: expect.any(String) })
@@ -234,7 +234,7 @@ test('a list of a rare state returns a page without items and the start of the n
   })
 })
 
-test('the list of HELD items contains those of the search table and those of later events once each', async () => {
+test('searchItems returns each HELD item once, from the search table or from later events', async () => {
   const { ids } = await searchItems(db.as('symphony_readonly'), { state: 'HELD', limit: 1_000 })
   expect(ids).toHaveLength(PENDING / 500)
   expect(ids).toEqual([...new Set(ids)].toSorted().toReversed())

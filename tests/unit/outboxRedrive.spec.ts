@@ -68,7 +68,7 @@ async function keysOf(instructionId: string): Promise<string[]> {
 }
 
 describe('a redriven FAILED item', () => {
-  test('gets a new item of the same instruction, with its own key and redrive_of', async () => {
+  test('gets a new item of the same instruction, with a new key and redrive_of', async () => {
     const item = await enqueueFailed(db, { payload: { amount: 12.5, text: 'é\n', nested: { list: [1, null] } } })
     const redrivenAs = await redrive(item.outboxId)
     expect(redrivenAs).not.toBe(item.outboxId)

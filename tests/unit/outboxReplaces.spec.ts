@@ -267,7 +267,7 @@ describe('an instruction that replaces a payment', () => {
     }
   })
 
-  test('can itself be replaced after it failed, and only then', async () => {
+  test('can be replaced by a third instruction only after it failed', async () => {
     const old = await enqueueFailed(db)
     const second = replacing(old)
     const { outboxId } = await enqueuePaymentOutbox(ingest(), second)
@@ -307,7 +307,7 @@ describe('a replaced payment', () => {
     for (const error of errors) expect(error).toMatchObject({ sqlstate: 'P7017' })
   })
 
-  test('is either redriven or replaced if both race, without a deadlock', async () => {
+  test('is either redriven or replaced if a redrive and a replacement race, without a deadlock', async () => {
     for (let round = 0; round < 10; round += 1) {
       const old = await enqueueFailed(db)
       const proposal = await propose(olga, old.outboxId, 'REDRIVE')

@@ -96,7 +96,7 @@ describe('PRIM-POSTGRES-OUTBOX-002 claim returns at most batchSize ready items',
     expect(await other.claim({ batchSize: 100, topics: [topic] })).toEqual([])
   })
 
-  test('claim returns each message with its enqueued fields and its own token', async () => {
+  test('claim returns each message with its enqueued fields and a unique token', async () => {
     const messageId = `message-${randomUUID()}`
     const { topic, ids } = await enqueued(1, { messageId, key: 'customer-7' })
     const [message] = await owner.claim({ batchSize: 1, topics: [topic] })
@@ -113,7 +113,7 @@ describe('PRIM-POSTGRES-OUTBOX-002 claim returns at most batchSize ready items',
     })
   })
 
-  test('enqueue gives a message without a key its own stream, and creates a known id only once', async () => {
+  test('enqueue puts a message without a key into a new stream, and creates a known id only once', async () => {
     const first = await owner.enqueue({ topic: 'invoices', payload: {} })
     const again = await owner.enqueue({ topic: 'invoices', payload: {}, messageId: first.messageId })
     expect(again).toMatchObject({ outboxId: first.outboxId, created: false })
@@ -258,7 +258,7 @@ describe('PRIM-POSTGRES-OUTBOX-005 fail marks permanently failed and removes own
     expect(await ledger(db, message.id)).toEqual(['1 FAILED'])
   })
 
-  test('fail ends a message of unknown outcome too, because messages may be handled twice', async () => {
+  test('fail ends even a message of unknown outcome, because messages may be handled twice', async () => {
     const message = await claimedOne()
     await db.expireLease(message.id)
     expect(await owner.fail(await owner.claim({ batchSize: 1, topics: [message.topic] }), 'no')).toEqual([message.id])

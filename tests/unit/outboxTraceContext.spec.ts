@@ -34,7 +34,7 @@ test('every claim returns the stored trace context', async () => {
   expect(await claimOnly(db, instruction.railType)).toMatchObject({ takenOver: true, traceContext })
 })
 
-test('each item of a batch has its own trace context, or none', async () => {
+test('each item of a batch may have a different trace context, or none', async () => {
   const instructions = [TRACEPARENT, undefined, OTHER].map((traceContext) =>
     buildInstruction(traceContext === undefined ? {} : { traceContext }),
   )

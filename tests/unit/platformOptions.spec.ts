@@ -72,7 +72,7 @@ describe('PRIM-POSTGRES-API-002 platform options', () => {
     expect(failuresOf(options, registered)).toEqual(['discovery'])
   })
 
-  test('accept databases, a discovery or a registered discovery alone', () => {
+  test('accept exactly one of databases, a discovery and a registered discovery', () => {
     expect(failuresOf({ databases: [eu] })).toEqual([])
     expect(failuresOf({ discovery: new StaticDiscovery([eu]) })).toEqual([])
     expect(failuresOf({}, new StaticDiscovery([eu]))).toEqual([])

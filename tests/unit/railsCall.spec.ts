@@ -325,7 +325,7 @@ describe('a rail call', () => {
     expect(getEventListeners(signal, 'abort')).toEqual([])
   })
 
-  it('ends at the deadline, also for 1,000 hung calls', async () => {
+  it('ends at the deadline, even if 1,000 calls hang', async () => {
     const rail = railOf(() => new Promise(() => {}), { timeoutMs: 50 })
     const verdicts = await Promise.all(Array.from({ length: 1_000 }, () => callRail(rail, railRequest())))
     expect(new Set(verdicts.map(({ kind }) => kind))).toEqual(new Set(['unknown']))

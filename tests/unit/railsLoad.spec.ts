@@ -64,7 +64,7 @@ describe('loadRails', () => {
     ]).toEqual(['b', 'a'])
   })
 
-  it('calls an adapter with its own object as this', async () => {
+  it('calls each function of an adapter with the declared object as this', async () => {
     class Adapter {
       readonly type = 'sepa'
       readonly onUnknown = 'inquire'

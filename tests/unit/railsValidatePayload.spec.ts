@@ -170,7 +170,7 @@ describe('IBANs in a payload', () => {
     expect(pairs.filter((_, n) => right[n] === 'ok')).toEqual([iban.slice(2, 4)])
   })
 
-  it('are valid exactly if ibantools accepts them, also with one character changed', async () => {
+  it('are valid exactly if ibantools accepts them, with or without one changed character', async () => {
     const character = fc.constantFrom(...'0123456789ABCXYZ axÄ-'.split(''))
     await fc.assert(
       fc.asyncProperty(fc.constantFrom(...KNOWN), fc.nat(33), character, async (iban, place, put) => {

@@ -314,7 +314,7 @@ describe('a rail that lists its payments', () => {
     expect(result.findings).toMatchObject([{ kind: 'reversed', returnEventId: expect.any(String) }])
   })
 
-  test('has one run per period, also without payments', async () => {
+  test('has one run per period, even without payments', async () => {
     const rail = `listed-${randomUUID()}`
     const first = await run(rail, '', listing([]))
     const again = await run(rail, '', listing([]))

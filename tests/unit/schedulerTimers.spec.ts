@@ -102,7 +102,7 @@ describe('a claim of timers', () => {
     },
   )
 
-  test('refuses invalid arguments before any query; so does every other timer function', async () => {
+  test('refuses invalid arguments before any query, like every other timer function', async () => {
     const closed = { query: () => Promise.reject(new Error('asked')) }
     expect(await failureOf(claimTimers(closed, 1, ' ', 60))).toBeInstanceOf(InvalidArgumentError)
     expect(await failureOf(claimTimers(closed, 1, WORKER, 0))).toMatchObject({ argument: 'leaseSeconds' })

@@ -207,7 +207,7 @@ describe('new Symphony()', () => {
     )
   })
 
-  test('lists each option once if an unknown option resembles none', () => {
+  test('lists all known options if an unknown option resembles none of them', () => {
     const [, list = ''] = /expected one of (.*)/.exec(messageOf({ colour: 'red' })) ?? []
     const names = list.split(', ')
     expect(names).toEqual(expect.arrayContaining(['rails', 'topics', 'vault', 'clock', 'url', 'schema']))
@@ -483,7 +483,7 @@ describe('a topic with a schema', () => {
       (given: object) => (one: Opened) => call(one.scheduler, 'scheduleTimer', { dueAt: new Date(), ...given }),
     ],
     ['a job', (given: object) => (one: Opened) => call(one.scheduler, 'createOrUpdateJob', { ...job, ...given })],
-  ])('refuses an invalid payload of %s before any I/O; an unknown topic is refused too', async (_, enqueueing) => {
+  ])('refuses an invalid payload or unknown topic of %s before any I/O', async (_, enqueueing) => {
     await using symphony = new Symphony({ url, topics: { report } })
     await expect(enqueueing(faulty)(symphony)).rejects.toMatchObject({
       code: 'INVALID_PAYLOAD',
@@ -605,7 +605,7 @@ describe('a worker of Symphony', () => {
     expect(closed).toEqual(['shared'])
   })
 
-  test('closes rails that were given to this worker only', async () => {
+  test('closes rails that only its options name', async () => {
     const closed: unknown[] = []
     const bank = { ...simple('own'), close: () => void closed.push('own') }
     await using symphony = open([{ type: 'own' }])
@@ -724,7 +724,7 @@ describe('an operator who uses Symphony', () => {
     await expect(symphony.operator.cancel({ outboxId, reason: 'again' })).rejects.toMatchObject({ reason: 'CANCELLED' })
   })
 
-  test('holds a payment, proposes its outcome, and cannot approve its own proposal', async () => {
+  test('holds a payment and proposes its outcome, but cannot approve the own proposal', async () => {
     await using symphony = open([{ type: 'held' }])
     const { outboxId } = await symphony.transaction((tx) =>
       symphony.enqueue({ railType: 'held', instructionId: 'H-1', participantId: 'shop', payload: PAYLOAD }, { tx }),
@@ -780,7 +780,7 @@ describe('an operator who uses Symphony', () => {
     await expect(symphony.operator.recordReturn(misspelt)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
   })
 
-  test('proposes, lists and withdraws a limit, and cannot approve its own proposal', async () => {
+  test('proposes, lists and withdraws a limit, but cannot approve the own proposal', async () => {
     await using symphony = open([{ type: 'held' }])
     const { limits } = symphony.operator
     const rule = { kind: 'count', limit: '10', railType: 'held', windowSeconds: 3_600 } as const

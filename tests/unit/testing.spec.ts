@@ -190,7 +190,7 @@ test('advance refuses a database that was not created for a test (NOT_A_TEST_DAT
   await unmarked.close()
 })
 
-test('withTestSymphony drops its database, also if the test fails', async () => {
+test('withTestSymphony drops its database even if the test fails', async () => {
   const urls: string[] = []
   const failing = withTestSymphony({ serverUrl: inject('serverUrl'), schema: testSchema() }, async ({ url }) => {
     urls.push(url)
