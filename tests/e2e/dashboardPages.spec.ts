@@ -84,6 +84,46 @@ test('every page fits a phone of 360 pixels, with controls at least 44 pixels hi
   await page.context().close()
 })
 
+test('a phone folds the filters of a list into a button, and no filter is alone in a line', async () => {
+  const { page, browserErrors, goTo } = shared
+  await page.setViewportSize(PHONE.viewport)
+  await goTo('payments')
+  await page.locator('.vlist-row').first().waitFor()
+  const filters = page.getByRole('button', { name: /^Filters/ })
+  const rail = page.getByLabel('Rail', { exact: true })
+  expect([await filters.getAttribute('aria-expanded'), await rail.isVisible()]).toEqual(['false', false])
+  expect(await page.evaluate(ROWS_IN_SIGHT)).toBeGreaterThanOrEqual(6)
+  // The target of the checkbox ends where the link begins.
+  const [box, link] = [page.locator('.vlist-row label').first(), page.locator('.vlist-row a').first()]
+  const [target, text] = [(await box.boundingBox())!, (await link.boundingBox())!]
+  expect(Math.abs(text.x - target.x - target.width)).toBeLessThan(4)
+  await filters.click()
+  await rail.selectOption('swift')
+  await page.getByLabel('Created: range of time').selectOption('24h')
+  await expect.poll(() => filters.innerText()).toBe('Filters (2)')
+  expect(await layoutDefectsOf(page, 'open filters', ['light'])).toEqual([])
+  for (const path of ['payments', 'payments?currency=EUR', 'holds', 'dlq']) {
+    await goTo(path)
+    for (const width of [1024, 1200, 1440]) {
+      await page.setViewportSize({ width, height: 900 })
+      const lines: number[] = await page.evaluate(FIELDS_PER_LINE)
+      expect({ path, width, alone: lines.filter((fields) => fields === 1) }).toEqual({ path, width, alone: [] })
+      expect(await filters.isVisible()).toBe(false)
+    }
+  }
+  expect(browserErrors()).toEqual([])
+})
+
+const ROWS_IN_SIGHT = `(() => {
+  const { bottom } = document.querySelector('.vlist-scroll').getBoundingClientRect()
+  return [...document.querySelectorAll('.vlist-row')].filter((row) => row.getBoundingClientRect().bottom <= bottom).length
+})()`
+
+const FIELDS_PER_LINE = `Object.values(Object.groupBy(
+  document.querySelectorAll('.filters .input'),
+  (field) => Math.round(field.getBoundingClientRect().top),
+)).map((line) => line.length)`
+
 test('charts show 1 h to 30 d per rail or participant, and dragging narrows the range', async () => {
   const { page, browserErrors, goTo } = shared
   await page.setViewportSize({ width: 1440, height: 900 })

@@ -6,6 +6,7 @@ import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
 import { Empty } from '../parts/Empty.js'
 import { ExportButton } from '../parts/ExportButton.js'
+import { Filters } from '../parts/Filters.js'
 import { Id } from '../parts/Id.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
@@ -35,12 +36,12 @@ export function DeadLetters() {
           <ExportButton path="/v1/dlq" query={toQuery(filter)} />
         </div>
       </header>
-      <search class="filters">
+      <Filters filter={filter}>
         <KindFilter kind={filter.kind} />
         <RailFilter rail={filter.rail} />
         <ParticipantFilter participant={filter.participant} />
         <TimeRangeFilter range={filter} of="Ended" />
-      </search>
+      </Filters>
       <section class="panel" aria-label="Dead letters">
         <SelectionBar rows={dead.state.value.rows} selection={selection} onDone={dead.refresh} />
         <PagedTable

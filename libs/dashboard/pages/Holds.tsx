@@ -7,6 +7,7 @@ import { useFreshPages } from '../data/useFreshPages.js'
 import { usePages } from '../data/usePages.js'
 import { Empty } from '../parts/Empty.js'
 import { ExportButton } from '../parts/ExportButton.js'
+import { Filters } from '../parts/Filters.js'
 import { FreezeNote } from '../parts/FreezeNote.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
@@ -37,12 +38,12 @@ export function Holds() {
           <ExportButton path="/v1/holds" query={toQuery(filter)} />
         </div>
       </header>
-      <search class="filters">
+      <Filters filter={filter}>
         <KindFilter kind={filter.kind} />
         <RailFilter rail={filter.rail} />
         <ParticipantFilter participant={filter.participant} />
         <TimeRangeFilter range={filter} of="Held" />
-      </search>
+      </Filters>
       <section class="panel" aria-label="Holds">
         <SelectionBar rows={holds.state.value.rows} selection={selection} onDone={holds.refresh} />
         <PagedTable

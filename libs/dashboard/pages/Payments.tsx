@@ -12,6 +12,7 @@ import { usePages, type PagesHandle } from '../data/usePages.js'
 import { useResource } from '../data/useResource.js'
 import { Empty } from '../parts/Empty.js'
 import { ExportButton } from '../parts/ExportButton.js'
+import { Filters } from '../parts/Filters.js'
 import { Icon } from '../parts/Icon.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { Amount, Destination } from '../parts/Money.js'
@@ -67,7 +68,7 @@ export function Payments() {
           ) : null}
         </div>
       </header>
-      <Filters filter={filter} onDestination={setDestination} />
+      <PaymentFilters filter={filter} onDestination={setDestination} />
       <Counts filter={filter} />
       <section class="panel" aria-label="Payments">
         {problem === undefined ? null : <ProblemNote problem={problem} onRetry={payments.refresh} />}
@@ -182,12 +183,12 @@ function withState(row: OutboxItem, state: OutboxItem['state'] | undefined): Out
   return state === undefined || state === row.state ? row : { ...row, state }
 }
 
-interface FiltersProps {
+interface PaymentFiltersProps {
   readonly filter: Filter
   readonly onDestination: (destination: string) => void
 }
 
-function Filters({ filter, onDestination }: FiltersProps) {
+function PaymentFilters({ filter, onDestination }: PaymentFiltersProps) {
   const search = useRef<HTMLInputElement>(null)
   // Sets the focus before the first paint, so that no letter typed after the slash is lost.
   useLayoutEffect(() => {
@@ -196,20 +197,24 @@ function Filters({ filter, onDestination }: FiltersProps) {
     search.current?.focus()
   }, [])
   return (
-    <search class="filters">
-      <div class="search">
-        <Icon name="search" />
-        <input
-          ref={search}
-          data-search
-          class="input"
-          type="search"
-          aria-label="Search payments by id, instruction, key or rail reference"
-          placeholder="Search an id, instruction or reference"
-          defaultValue={filter.q ?? ''}
-          onInput={({ currentTarget }) => filterSoon({ q: currentTarget.value.trim() })}
-        />
-      </div>
+    <Filters
+      filter={filter}
+      search={
+        <div class="search">
+          <Icon name="search" />
+          <input
+            ref={search}
+            data-search
+            class="input"
+            type="search"
+            aria-label="Search payments by id, instruction, key or rail reference"
+            placeholder="Search an id or reference"
+            defaultValue={filter.q ?? ''}
+            onInput={({ currentTarget }) => filterSoon({ q: currentTarget.value.trim() })}
+          />
+        </div>
+      }
+    >
       <select
         class="input"
         aria-label="State"
@@ -240,7 +245,7 @@ function Filters({ filter, onDestination }: FiltersProps) {
           onChange={({ currentTarget }) => onDestination(currentTarget.value.trim())}
         />
       ) : null}
-    </search>
+    </Filters>
   )
 }
 

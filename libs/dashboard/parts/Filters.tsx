@@ -1,0 +1,35 @@
+import type { ComponentChildren } from 'preact'
+import { useState } from 'preact/hooks'
+
+interface FiltersProps {
+  /** Filters of the list by name. */
+  readonly filter: object
+  /** Search field, which a phone shows beside the button. */
+  readonly search?: ComponentChildren
+  readonly children: ComponentChildren
+}
+
+/** Names that count as one filter with another name. */
+const PART_OF: Readonly<Record<string, string>> = {
+  from: 'range',
+  to: 'range',
+  amountMin: 'currency',
+  amountMax: 'currency',
+}
+
+/** Filters of a list. On a phone a button with the number of active filters opens them, so that rows fit the screen. */
+export function Filters({ filter, search, children }: FiltersProps) {
+  const [isOpen, setIsOpen] = useState(false)
+  // The search is always visible, and the order filters nothing.
+  const names = Object.keys(filter).filter((name) => name !== 'q' && name !== 'sort')
+  const active = new Set(names.map((name) => PART_OF[name] ?? name)).size
+  return (
+    <search class="filters folded">
+      {search}
+      <button type="button" class="button" aria-expanded={isOpen} onClick={() => setIsOpen(!isOpen)}>
+        Filters{active === 0 ? '' : ` (${active})`}
+      </button>
+      <div class="fields">{children}</div>
+    </search>
+  )
+}
