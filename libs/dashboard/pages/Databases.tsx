@@ -4,7 +4,7 @@ import { useResource } from '../data/useResource.js'
 import { Empty } from '../parts/Empty.js'
 import { Icon } from '../parts/Icon.js'
 import { ResourceView } from '../parts/ResourceView.js'
-import { Scrollable } from '../parts/Scrollable.js'
+import { Table } from '../parts/Table.js'
 
 export function Databases() {
   const databases = useResource({ key: 'databases', load: readDatabases, everyMs: 5_000 })
@@ -22,51 +22,45 @@ export function Databases() {
                 <p>This process serves no database.</p>
               </Empty>
             ) : (
-              <Scrollable label="Databases">
-                <table class="table-cards" aria-label="Databases">
-                  <thead>
-                    <tr>
-                      <th>Database</th>
-                      <th>State</th>
-                      <th>Schema</th>
-                      <th class="numeric">Pending</th>
-                      <th class="numeric">Oldest pending</th>
-                      <th class="numeric">Held</th>
-                      <th>PostgreSQL</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {all.map(
-                      ({ name, state, schema, pendingCount, oldestPendingAgeSeconds, heldCount, serverVersion }) => (
-                        <tr key={`${name} ${schema}`}>
-                          <td data-label="Database">
-                            <strong>{name}</strong>
-                          </td>
-                          <td data-label="State">
-                            <span class={`state tone-${state === 'up' ? 'good' : 'bad'}`}>
-                              <Icon name={state === 'up' ? 'done' : 'failed'} />
-                              {state === 'up' ? 'Up' : 'Down'}
-                            </span>
-                          </td>
-                          <td data-label="Schema" class="mono">
-                            {schema}
-                          </td>
-                          <td data-label="Pending" class="numeric">
-                            {pendingCount === null ? '–' : count(pendingCount)}
-                          </td>
-                          <td data-label="Oldest pending" class="numeric">
-                            {oldestPendingAgeSeconds === null ? '–' : duration(oldestPendingAgeSeconds)}
-                          </td>
-                          <td data-label="Held" class="numeric">
-                            {heldCount === null ? '–' : count(heldCount)}
-                          </td>
-                          <td data-label="PostgreSQL">{serverVersion ?? '–'}</td>
-                        </tr>
-                      ),
-                    )}
-                  </tbody>
-                </table>
-              </Scrollable>
+              <Table
+                label="Databases"
+                columns={[
+                  'Database',
+                  'State',
+                  'Schema',
+                  { number: 'Pending' },
+                  { number: 'Oldest pending' },
+                  { number: 'Held' },
+                  'PostgreSQL',
+                ]}
+              >
+                {all.map(({ name, state, schema, pendingCount, oldestPendingAgeSeconds, heldCount, serverVersion }) => (
+                  <tr key={`${name} ${schema}`}>
+                    <td data-label="Database">
+                      <strong>{name}</strong>
+                    </td>
+                    <td data-label="State">
+                      <span class={`state tone-${state === 'up' ? 'good' : 'bad'}`}>
+                        <Icon name={state === 'up' ? 'done' : 'failed'} />
+                        {state === 'up' ? 'Up' : 'Down'}
+                      </span>
+                    </td>
+                    <td data-label="Schema" class="mono">
+                      {schema}
+                    </td>
+                    <td data-label="Pending" class="numeric">
+                      {pendingCount === null ? '–' : count(pendingCount)}
+                    </td>
+                    <td data-label="Oldest pending" class="numeric">
+                      {oldestPendingAgeSeconds === null ? '–' : duration(oldestPendingAgeSeconds)}
+                    </td>
+                    <td data-label="Held" class="numeric">
+                      {heldCount === null ? '–' : count(heldCount)}
+                    </td>
+                    <td data-label="PostgreSQL">{serverVersion ?? '–'}</td>
+                  </tr>
+                ))}
+              </Table>
             )
           }
         </ResourceView>

@@ -16,8 +16,8 @@ import { OpenProposal } from '../parts/ProposalNote.js'
 import { ReasonDialog, ReasonField } from '../parts/ReasonDialog.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { ResourceView } from '../parts/ResourceView.js'
-import { Scrollable } from '../parts/Scrollable.js'
 import { TextField } from '../parts/TextField.js'
+import { Table } from '../parts/Table.js'
 
 type Rule = NonNullable<LimitProposal['rule']>
 type Kind = Rule['kind']
@@ -101,52 +101,36 @@ interface LimitTableProps {
 
 export function LimitTable({ limits, onRemove }: LimitTableProps) {
   return (
-    <Scrollable label="Limits in force">
-      <table class="table-cards" aria-label="Limits in force">
-        <thead>
-          <tr>
-            <th>Name</th>
-            <th>Payments of</th>
-            <th>Rule</th>
-            <th>Used</th>
-            <th>Set</th>
-            <th>
-              <span class="unseen">Actions</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {limits.map((limit) => (
-            <tr key={limit.name}>
-              <td data-label="Name">
-                <strong>{limit.name}</strong>
-              </td>
-              <td data-label="Payments of">{subjectOf(limit)}</td>
-              <td data-label="Rule">{ruleText(limit)}</td>
-              <td data-label="Used">
-                {limit.used === null ? '–' : moneyText(limit.used, limit.currency)}
-                {limit.exceededAt === null ? null : <Exceeded at={limit.exceededAt} />}
-              </td>
-              <td data-label="Set">
-                <RelativeTime at={limit.setAt} /> <div class="quiet">by {limit.setBy}</div>
-              </td>
-              <td class={onRemove !== undefined && hasScope('operate') ? 'actions' : 'empty-cell'}>
-                {onRemove !== undefined && hasScope('operate') ? (
-                  <button
-                    type="button"
-                    class="button small"
-                    aria-label={`Remove ${limit.name}`}
-                    onClick={() => onRemove(limit)}
-                  >
-                    Remove
-                  </button>
-                ) : null}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scrollable>
+    <Table label="Limits in force" columns={['Name', 'Payments of', 'Rule', 'Used', 'Set', '']}>
+      {limits.map((limit) => (
+        <tr key={limit.name}>
+          <td data-label="Name">
+            <strong>{limit.name}</strong>
+          </td>
+          <td data-label="Payments of">{subjectOf(limit)}</td>
+          <td data-label="Rule">{ruleText(limit)}</td>
+          <td data-label="Used">
+            {limit.used === null ? '–' : moneyText(limit.used, limit.currency)}
+            {limit.exceededAt === null ? null : <Exceeded at={limit.exceededAt} />}
+          </td>
+          <td data-label="Set">
+            <RelativeTime at={limit.setAt} /> <div class="quiet">by {limit.setBy}</div>
+          </td>
+          <td class={onRemove !== undefined && hasScope('operate') ? 'actions' : 'empty-cell'}>
+            {onRemove !== undefined && hasScope('operate') ? (
+              <button
+                type="button"
+                class="button small"
+                aria-label={`Remove ${limit.name}`}
+                onClick={() => onRemove(limit)}
+              >
+                Remove
+              </button>
+            ) : null}
+          </td>
+        </tr>
+      ))}
+    </Table>
   )
 }
 

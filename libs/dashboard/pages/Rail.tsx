@@ -14,10 +14,10 @@ import { listFilterOf, ParticipantFilter } from '../parts/PaymentFilters.js'
 import { ProblemNote } from '../parts/ProblemNote.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { ResourceView } from '../parts/ResourceView.js'
-import { Scrollable } from '../parts/Scrollable.js'
 import { selectRange, SeriesPanel, wordsOf } from '../parts/SeriesPanel.js'
 import { Skeleton } from '../parts/Skeleton.js'
 import { StateTag } from '../parts/StateTag.js'
+import { Table } from '../parts/Table.js'
 import { Tile } from '../parts/Tile.js'
 import { LimitTable } from './Limits.js'
 import { PauseDialog } from './overview/RailsPanel.js'
@@ -166,36 +166,26 @@ function ErrorTable({ found }: { readonly found: RailStatistics | undefined }) {
     )
   const { errors, attempts, latency } = found
   return (
-    <Scrollable label="Errors">
-      <table>
-        <thead>
-          <tr>
-            <th>Code</th>
-            <th class="numeric">Attempts</th>
-          </tr>
-        </thead>
-        <tbody>
-          {errors.map(({ errorCode, attempts: size }) => (
-            <tr key={errorCode}>
-              <td>
-                <code>{errorCode}</code>
-              </td>
-              <td class="numeric">{count(size)}</td>
-            </tr>
-          ))}
-          <tr>
-            <td>All attempts</td>
-            <td class="numeric">{count(attempts)}</td>
-          </tr>
-          <tr>
-            <td>Time at the rail, p50 and p99</td>
-            <td class="numeric">
-              {milliseconds(latency.p50Ms)}, {milliseconds(latency.p99Ms)}
-            </td>
-          </tr>
-        </tbody>
-      </table>
-    </Scrollable>
+    <Table label="Errors" columns={['Code', { number: 'Attempts' }]} cards={false}>
+      {errors.map(({ errorCode, attempts: size }) => (
+        <tr key={errorCode}>
+          <td>
+            <code>{errorCode}</code>
+          </td>
+          <td class="numeric">{count(size)}</td>
+        </tr>
+      ))}
+      <tr>
+        <td>All attempts</td>
+        <td class="numeric">{count(attempts)}</td>
+      </tr>
+      <tr>
+        <td>Time at the rail, p50 and p99</td>
+        <td class="numeric">
+          {milliseconds(latency.p50Ms)}, {milliseconds(latency.p99Ms)}
+        </td>
+      </tr>
+    </Table>
   )
 }
 
@@ -214,38 +204,26 @@ function Breakers({ railType }: { readonly railType: string }) {
           if (serving.length === 0) return <Empty title="No worker serves this rail" />
           return (
             <>
-              <Scrollable label="Circuit breakers">
-                <table class="table-cards">
-                  <thead>
-                    <tr>
-                      <th>Worker</th>
-                      <th>Breaker</th>
-                      <th class="numeric">Calls</th>
-                      <th>Reported</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {serving.map(({ workerId, breaker, calls, lastSeenAt }) => (
-                      <tr key={workerId}>
-                        <td data-label="Worker">
-                          <a href={pathTo(['workers', workerId])}>
-                            <code>{workerId}</code>
-                          </a>
-                        </td>
-                        <td data-label="Breaker">
-                          <StateTag state={breaker} />
-                        </td>
-                        <td data-label="Calls" class="numeric">
-                          {count(calls)}
-                        </td>
-                        <td data-label="Reported">
-                          <RelativeTime at={lastSeenAt} />
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-              </Scrollable>
+              <Table label="Circuit breakers" columns={['Worker', 'Breaker', { number: 'Calls' }, 'Reported']}>
+                {serving.map(({ workerId, breaker, calls, lastSeenAt }) => (
+                  <tr key={workerId}>
+                    <td data-label="Worker">
+                      <a href={pathTo(['workers', workerId])}>
+                        <code>{workerId}</code>
+                      </a>
+                    </td>
+                    <td data-label="Breaker">
+                      <StateTag state={breaker} />
+                    </td>
+                    <td data-label="Calls" class="numeric">
+                      {count(calls)}
+                    </td>
+                    <td data-label="Reported">
+                      <RelativeTime at={lastSeenAt} />
+                    </td>
+                  </tr>
+                ))}
+              </Table>
               <BreakerHistory railType={railType} workers={all} />
             </>
           )
@@ -270,32 +248,21 @@ function BreakerHistory({ railType, workers }: BreakerHistoryProps) {
     .slice(0, 50)
   if (changes.length === 0) return null
   return (
-    <Scrollable label="Breaker history">
-      <table class="table-cards">
-        <thead>
-          <tr>
-            <th>Changed</th>
-            <th>Breaker</th>
-            <th>Worker</th>
-          </tr>
-        </thead>
-        <tbody>
-          {changes.map(({ workerId, at, state }) => (
-            <tr key={`${workerId} ${at} ${state}`}>
-              <td data-label="Changed">
-                <RelativeTime at={at} />
-              </td>
-              <td data-label="Breaker">
-                <StateTag state={state} />
-              </td>
-              <td data-label="Worker">
-                <code>{workerId}</code>
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scrollable>
+    <Table label="Breaker history" columns={['Changed', 'Breaker', 'Worker']}>
+      {changes.map(({ workerId, at, state }) => (
+        <tr key={`${workerId} ${at} ${state}`}>
+          <td data-label="Changed">
+            <RelativeTime at={at} />
+          </td>
+          <td data-label="Breaker">
+            <StateTag state={state} />
+          </td>
+          <td data-label="Worker">
+            <code>{workerId}</code>
+          </td>
+        </tr>
+      ))}
+    </Table>
   )
 }
 

@@ -19,7 +19,7 @@ import { Dialog } from '../parts/Dialog.js'
 import { StateTag } from '../parts/StateTag.js'
 import { boundsOf, TimeRangeFilter, timeRangeOf, type TimeRange } from '../parts/TimeRange.js'
 import { useAction } from '../parts/useAction.js'
-import { Scrollable } from '../parts/Scrollable.js'
+import { Table } from '../parts/Table.js'
 import { NewJobDialog, NewTimerDialog } from './scheduler/NewDialogs.js'
 
 export function Scheduler() {
@@ -58,27 +58,11 @@ function JobsPanel() {
               </p>
             </Empty>
           ) : (
-            <Scrollable label="Jobs">
-              <table class="table-cards" aria-label="Jobs">
-                <thead>
-                  <tr>
-                    <th>Job</th>
-                    <th>State</th>
-                    <th>When</th>
-                    <th>Next run</th>
-                    <th>Sends</th>
-                    <th>
-                      <span class="unseen">Actions</span>
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {all.map((job) => (
-                    <JobRow key={job.name} job={job} onShow={() => setShown(job.name)} onDone={jobs.refresh} />
-                  ))}
-                </tbody>
-              </table>
-            </Scrollable>
+            <Table label="Jobs" columns={['Job', 'State', 'When', 'Next run', 'Sends', '']}>
+              {all.map((job) => (
+                <JobRow key={job.name} job={job} onShow={() => setShown(job.name)} onDone={jobs.refresh} />
+              ))}
+            </Table>
           )
         }
       </ResourceView>

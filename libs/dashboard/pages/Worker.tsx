@@ -7,8 +7,8 @@ import { Icon } from '../parts/Icon.js'
 import { Panel } from '../parts/Panel.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { ResourceView } from '../parts/ResourceView.js'
-import { Scrollable } from '../parts/Scrollable.js'
 import { StateTag } from '../parts/StateTag.js'
+import { Table } from '../parts/Table.js'
 import { Tile } from '../parts/Tile.js'
 
 /** One worker, as it last reported. */
@@ -86,32 +86,21 @@ function Report({ worker }: { readonly worker: WorkerView }) {
         {rails.length === 0 ? (
           <Empty title="It has reported no rail" />
         ) : (
-          <Scrollable label="Rails">
-            <table class="table-cards">
-              <thead>
-                <tr>
-                  <th>Rail</th>
-                  <th>Breaker</th>
-                  <th class="numeric">Calls</th>
-                </tr>
-              </thead>
-              <tbody>
-                {rails.map(({ railType, breaker, calls }) => (
-                  <tr key={railType}>
-                    <td data-label="Rail">
-                      <a href={pathTo(['rails', railType])}>{railType}</a>
-                    </td>
-                    <td data-label="Breaker">
-                      <StateTag state={breaker} />
-                    </td>
-                    <td data-label="Calls" class="numeric">
-                      {count(calls)}
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </Scrollable>
+          <Table label="Rails" columns={['Rail', 'Breaker', { number: 'Calls' }]}>
+            {rails.map(({ railType, breaker, calls }) => (
+              <tr key={railType}>
+                <td data-label="Rail">
+                  <a href={pathTo(['rails', railType])}>{railType}</a>
+                </td>
+                <td data-label="Breaker">
+                  <StateTag state={breaker} />
+                </td>
+                <td data-label="Calls" class="numeric">
+                  {count(calls)}
+                </td>
+              </tr>
+            ))}
+          </Table>
         )}
       </Panel>
     </>
@@ -125,36 +114,27 @@ function Throughput({ worker: { throughput } }: { readonly worker: WorkerView })
       {throughput.length === 0 ? (
         <Empty title="It has recorded no outcome in the last hour" />
       ) : (
-        <Scrollable label="Throughput">
-          <table class="table-cards">
-            <thead>
-              <tr>
-                <th>From</th>
-                <th class="numeric">Dispatched</th>
-                <th class="numeric">Failed</th>
-                <th class="numeric">Retried</th>
-              </tr>
-            </thead>
-            <tbody>
-              {throughput.map(({ from, dispatched, failed, retried }) => (
-                <tr key={from}>
-                  <td data-label="From">
-                    <RelativeTime at={from} />
-                  </td>
-                  <td data-label="Dispatched" class="numeric">
-                    {count(dispatched)}
-                  </td>
-                  <td data-label="Failed" class="numeric">
-                    {count(failed)}
-                  </td>
-                  <td data-label="Retried" class="numeric">
-                    {count(retried)}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scrollable>
+        <Table
+          label="Throughput"
+          columns={['From', { number: 'Dispatched' }, { number: 'Failed' }, { number: 'Retried' }]}
+        >
+          {throughput.map(({ from, dispatched, failed, retried }) => (
+            <tr key={from}>
+              <td data-label="From">
+                <RelativeTime at={from} />
+              </td>
+              <td data-label="Dispatched" class="numeric">
+                {count(dispatched)}
+              </td>
+              <td data-label="Failed" class="numeric">
+                {count(failed)}
+              </td>
+              <td data-label="Retried" class="numeric">
+                {count(retried)}
+              </td>
+            </tr>
+          ))}
+        </Table>
       )}
     </Panel>
   )

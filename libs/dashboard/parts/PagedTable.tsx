@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact'
 import type { PagesHandle } from '../data/usePages.js'
 import { ProblemNote } from './ProblemNote.js'
 import { Skeleton } from './Skeleton.js'
-import { Scrollable } from './Scrollable.js'
+import { Table } from './Table.js'
 
 interface PagedTableProps<T> {
   readonly label: string
@@ -19,18 +19,9 @@ export function PagedTable<T>({ label, from, columns, row, empty }: PagedTablePr
     <>
       {problem === undefined ? null : <ProblemNote problem={problem} onRetry={from.refresh} />}
       {rows.length > 0 ? (
-        <Scrollable label={label}>
-          <table class="table-cards" aria-label={label}>
-            <thead>
-              <tr>
-                {columns.map((column) => (
-                  <th key={column}>{column === '' ? <span class="unseen">Actions</span> : column}</th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>{rows.map(row)}</tbody>
-          </table>
-        </Scrollable>
+        <Table label={label} columns={columns}>
+          {rows.map(row)}
+        </Table>
       ) : next === undefined ? (
         problem === undefined ? (
           <Skeleton lines={6} />

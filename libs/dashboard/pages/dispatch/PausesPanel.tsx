@@ -12,8 +12,8 @@ import { ResourceView } from '../../parts/ResourceView.js'
 import { RelativeTime } from '../../parts/RelativeTime.js'
 import { Panel } from '../../parts/Panel.js'
 import { ReasonField, ReasonDialog } from '../../parts/ReasonDialog.js'
-import { Scrollable } from '../../parts/Scrollable.js'
 import { Dialog } from '../../parts/Dialog.js'
+import { Table } from '../../parts/Table.js'
 
 const KINDS = { rail: 'Rail', participant: 'Participant', stream: 'Ordered stream of', all: 'Everything' } as const
 
@@ -45,26 +45,11 @@ export function PausesPanel() {
               <p>A pause stops claims of payments for a rail, a participant or an ordered stream.</p>
             </Empty>
           ) : (
-            <Scrollable label="Pauses">
-              <table class="table-cards" aria-label="Pauses">
-                <thead>
-                  <tr>
-                    <th>What</th>
-                    <th>Why</th>
-                    <th>By</th>
-                    <th>Since</th>
-                    <th>
-                      <span class="unseen">Actions</span>
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {all.map((pause) => (
-                    <PauseRow key={`${pause.kind} ${pause.name}`} pause={pause} onChoose={() => setChosen(pause)} />
-                  ))}
-                </tbody>
-              </table>
-            </Scrollable>
+            <Table label="Pauses" columns={['What', 'Why', 'By', 'Since', '']}>
+              {all.map((pause) => (
+                <PauseRow key={`${pause.kind} ${pause.name}`} pause={pause} onChoose={() => setChosen(pause)} />
+              ))}
+            </Table>
           )
         }
       </ResourceView>

@@ -4,7 +4,7 @@ import { Empty } from '../../parts/Empty.js'
 import { Panel } from '../../parts/Panel.js'
 import { StateTag } from '../../parts/StateTag.js'
 import { styleOfState, shownState } from '../../parts/states.js'
-import { Scrollable } from '../../parts/Scrollable.js'
+import { Table } from '../../parts/Table.js'
 
 const SHOWN_MAX = 5
 
@@ -18,21 +18,11 @@ export function ErrorMix({ errors }: { readonly errors: readonly ErrorCount[] })
           <p>No attempt of the last hour failed.</p>
         </Empty>
       ) : (
-        <Scrollable label="Errors">
-          <table>
-            <thead>
-              <tr>
-                <th>Code</th>
-                <th class="numeric">Count</th>
-              </tr>
-            </thead>
-            <tbody>
-              {shown.map((error) => (
-                <ErrorLine key={keyOf(error)} error={error} most={most} />
-              ))}
-            </tbody>
-          </table>
-        </Scrollable>
+        <Table label="Errors" columns={['Code', { number: 'Count' }]} cards={false}>
+          {shown.map((error) => (
+            <ErrorLine key={keyOf(error)} error={error} most={most} />
+          ))}
+        </Table>
       )}
     </Panel>
   )

@@ -7,9 +7,9 @@ import { ResourceView } from '../../parts/ResourceView.js'
 import { RelativeTime } from '../../parts/RelativeTime.js'
 import { Panel } from '../../parts/Panel.js'
 import { PaymentCells } from '../../parts/PaymentCells.js'
-import { Scrollable } from '../../parts/Scrollable.js'
 import { fetched } from '../../parts/fetched.js'
 import { StateTag } from '../../parts/StateTag.js'
+import { Table } from '../../parts/Table.js'
 
 const SeriesPanel = fetched(
   async () => (await import('../../parts/SeriesPanel.js')).SeriesPanel,
@@ -74,37 +74,23 @@ function List({ title, from, href, nothing }: ListProps) {
           items.length === 0 ? (
             <p class="quiet nothing">{nothing}</p>
           ) : (
-            <Scrollable label={title}>
-              <table class="table-cards" aria-label={title}>
-                <thead>
-                  <tr>
-                    <th>Payment</th>
-                    <th>Amount</th>
-                    <th>Rail</th>
-                    <th>State</th>
-                    <th>Last answer</th>
-                    <th>Created</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {items.map((item) => (
-                    <tr key={item.outboxId}>
-                      <PaymentCells item={item} />
-                      <td data-label="State">
-                        <StateTag state={item.state} />
-                        {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" /> : null}
-                      </td>
-                      <td data-label="Last answer" class="mono quiet">
-                        {item.lastRailReference ?? item.lastErrorCode ?? '–'}
-                      </td>
-                      <td data-label="Created">
-                        <RelativeTime at={item.createdAt} />
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </Scrollable>
+            <Table label={title} columns={['Payment', 'Amount', 'Rail', 'State', 'Last answer', 'Created']}>
+              {items.map((item) => (
+                <tr key={item.outboxId}>
+                  <PaymentCells item={item} />
+                  <td data-label="State">
+                    <StateTag state={item.state} />
+                    {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" /> : null}
+                  </td>
+                  <td data-label="Last answer" class="mono quiet">
+                    {item.lastRailReference ?? item.lastErrorCode ?? '–'}
+                  </td>
+                  <td data-label="Created">
+                    <RelativeTime at={item.createdAt} />
+                  </td>
+                </tr>
+              ))}
+            </Table>
           )
         }
       </ResourceView>

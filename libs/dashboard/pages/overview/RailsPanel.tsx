@@ -9,7 +9,7 @@ import { Empty } from '../../parts/Empty.js'
 import { Panel } from '../../parts/Panel.js'
 import { ReasonDialog } from '../../parts/ReasonDialog.js'
 import { StateTag } from '../../parts/StateTag.js'
-import { Scrollable } from '../../parts/Scrollable.js'
+import { Table } from '../../parts/Table.js'
 
 export function RailsPanel({ rails }: { readonly rails: readonly Rail[] }) {
   const [chosen, setChosen] = useState<Rail | null>(null)
@@ -20,30 +20,24 @@ export function RailsPanel({ rails }: { readonly rails: readonly Rail[] }) {
           <p>A rail appears here when a worker serves it or a payment waits for it.</p>
         </Empty>
       ) : (
-        <Scrollable label="Rails">
-          <table class="table-cards">
-            <thead>
-              <tr>
-                <th>Rail</th>
-                <th>State</th>
-                <th>Breaker</th>
-                <th class="numeric">Pending</th>
-                <th class="numeric">In flight</th>
-                <th class="numeric">Held</th>
-                <th class="numeric">Oldest due</th>
-                <th class="numeric">Workers</th>
-                <th>
-                  <span class="unseen">Actions</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {rails.map((rail) => (
-                <RailRow key={rail.railType} rail={rail} onChoose={() => setChosen(rail)} />
-              ))}
-            </tbody>
-          </table>
-        </Scrollable>
+        <Table
+          label="Rails"
+          columns={[
+            'Rail',
+            'State',
+            'Breaker',
+            { number: 'Pending' },
+            { number: 'In flight' },
+            { number: 'Held' },
+            { number: 'Oldest due' },
+            { number: 'Workers' },
+            '',
+          ]}
+        >
+          {rails.map((rail) => (
+            <RailRow key={rail.railType} rail={rail} onChoose={() => setChosen(rail)} />
+          ))}
+        </Table>
       )}
       {chosen === null ? null : <PauseDialog rail={chosen} onClose={() => setChosen(null)} />}
     </Panel>

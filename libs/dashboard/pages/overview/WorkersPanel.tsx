@@ -7,7 +7,7 @@ import { Icon } from '../../parts/Icon.js'
 import { ResourceView } from '../../parts/ResourceView.js'
 import { RelativeTime } from '../../parts/RelativeTime.js'
 import { Panel } from '../../parts/Panel.js'
-import { Scrollable } from '../../parts/Scrollable.js'
+import { Table } from '../../parts/Table.js'
 
 export function WorkersPanel() {
   const workers = useWorkers()
@@ -23,25 +23,21 @@ export function WorkersPanel() {
               </p>
             </Empty>
           ) : (
-            <Scrollable label="Workers">
-              <table class="table-cards">
-                <thead>
-                  <tr>
-                    <th>Worker</th>
-                    <th>State</th>
-                    <th class="numeric">Leases</th>
-                    <th class="numeric">At the rail</th>
-                    <th class="numeric">Waiting</th>
-                    <th class="numeric">Recording</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {all.map((worker) => (
-                    <WorkerRow key={worker.workerId} worker={worker} />
-                  ))}
-                </tbody>
-              </table>
-            </Scrollable>
+            <Table
+              label="Workers"
+              columns={[
+                'Worker',
+                'State',
+                { number: 'Leases' },
+                { number: 'At the rail' },
+                { number: 'Waiting' },
+                { number: 'Recording' },
+              ]}
+            >
+              {all.map((worker) => (
+                <WorkerRow key={worker.workerId} worker={worker} />
+              ))}
+            </Table>
           )
         }
       </ResourceView>

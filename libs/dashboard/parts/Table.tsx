@@ -1,0 +1,46 @@
+import type { ComponentChildren } from 'preact'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
+
+interface TableProps {
+  readonly label: string
+  /** Headings: text, or the name of a column of numbers. An empty text is the column of actions. */
+  readonly columns: readonly (string | { readonly number: string })[]
+  /** Whether a phone shows each row as a card. @default true */
+  readonly cards?: boolean
+  /** Rows. */
+  readonly children: ComponentChildren
+}
+
+/** Table that scrolls sideways if it is wider than its container. Only a wider table can get the keyboard focus. */
+export function Table({ label, columns, cards = true, children }: TableProps) {
+  const frame = useRef<HTMLDivElement>(null)
+  const [isWider, setIsWider] = useState(false)
+  useLayoutEffect(() => {
+    const { current } = frame
+    if (current === null) return undefined
+    const observer = new ResizeObserver(() => setIsWider(current.scrollWidth > current.clientWidth))
+    observer.observe(current)
+    if (current.firstElementChild !== null) observer.observe(current.firstElementChild)
+    return () => observer.disconnect()
+  }, [])
+  return (
+    <div ref={frame} class="table-wrap" {...(isWider ? { tabIndex: 0, role: 'group', 'aria-label': label } : {})}>
+      <table class={cards ? 'table-cards' : ''} aria-label={label}>
+        <thead>
+          <tr>
+            {columns.map((column) =>
+              typeof column === 'object' ? (
+                <th key={column.number} class="numeric">
+                  {column.number}
+                </th>
+              ) : (
+                <th key={column}>{column === '' ? <span class="unseen">Actions</span> : column}</th>
+              ),
+            )}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </div>
+  )
+}
