@@ -218,19 +218,22 @@ const STATUS_COLUMNS = `source, message_id AS "messageId", topic, state, sightin
   ended_at AS "endedAt", last_error AS "lastError", claimed_by AS "claimedBy", claim_expires_at AS "claimExpiresAt"`
 
 /**
- * Returns messages of a state, latest first; done and dead messages by the time of their end. As symphony_readonly,
- * symphony_auditor or symphony_control.
+ * Returns messages of a state, latest first; done and dead messages by the time of their end. `since` and `until` apply
+ * to the same time. As symphony_readonly, symphony_auditor or symphony_control.
  */
 export async function readInboxMessages(
   role: Queryable,
   state: InboxState,
   limit: number,
+  { since, until }: { readonly since?: Date; readonly until?: Date } = {},
 ): Promise<InboxMessageStatus[]> {
   const order = state === 'done' || state === 'dead' ? 'ended_at' : 'first_seen_at'
   const { rows } = await role.query<InboxMessageStatus>(
     `SELECT ${STATUS_COLUMNS} FROM ${qualify(role, 'inbox_messages')}
-     WHERE state = $1 ORDER BY ${order} DESC LIMIT $2`,
-    [state, boundedInteger('limit', limit, BATCH_SIZE)],
+     WHERE state = $1 AND ${order} >= COALESCE($3::timestamptz, '-infinity')
+       AND ${order} < COALESCE($4::timestamptz, 'infinity')
+     ORDER BY ${order} DESC LIMIT $2`,
+    [state, boundedInteger('limit', limit, BATCH_SIZE), since ?? null, until ?? null],
   )
   return rows
 }

@@ -303,13 +303,17 @@ export async function readTimers(role: Queryable, filter: TimerFilter): Promise<
 export interface JobRunFilter {
   readonly jobName?: string
   readonly state?: WorkState
+  /** Earliest time for which the runs are scheduled. */
+  readonly since?: Date
+  /** Time before which the runs are scheduled. */
+  readonly until?: Date
   /** Maximum number of runs. @default 100 */
   readonly limit?: number
 }
 
 /** Returns runs, newest first. If a run became a message, its outcome comes from the ledger. */
 export async function readJobRuns(role: Queryable, filter: JobRunFilter = {}): Promise<JobRunStatus[]> {
-  const { jobName, state, limit = 100 } = filter
+  const { jobName, state, since, until, limit = 100 } = filter
   const { rows } = await role.query<JobRunStatus>(
     `SELECT r.run_id AS "runId", r.job_name AS "jobName", r.scheduled_for AS "scheduledFor",
        r.triggered_by AS "triggeredBy", r.topic, r.delivery, r.state, r.attempt_count AS "attemptCount",
@@ -325,11 +329,15 @@ export async function readJobRuns(role: Queryable, filter: JobRunFilter = {}): P
        WHERE a.outbox_id = r.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
      ) ending ON true
      WHERE ($1::text IS NULL OR r.job_name = $1) AND ($2::text IS NULL OR r.state = $2)
+       AND r.scheduled_for >= COALESCE($4::timestamptz, '-infinity')
+       AND r.scheduled_for < COALESCE($5::timestamptz, 'infinity')
      ORDER BY r.scheduled_for DESC LIMIT $3`,
     [
       jobName === undefined ? null : requiredId('jobName', jobName),
       state ?? null,
       boundedInteger('limit', limit, BATCH_SIZE),
+      since ?? null,
+      until ?? null,
     ],
   )
   return rows

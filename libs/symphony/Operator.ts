@@ -32,6 +32,7 @@ import {
   type FailedItemView,
   type HeldItemView,
   type HoldDecision,
+  type HeldItemSearch,
   type ItemSearch,
   type ItemView,
   type LimitRule,
@@ -87,8 +88,8 @@ export class Operator {
   }
 
   /** Returns held payments, newest first, each with its open proposal. */
-  holds(search: Search = {}): AsyncIterable<HeldPayment> {
-    requireKnownOptions(search, FILTERS_OF_A_STATE)
+  holds(search: Search & Pick<HeldItemSearch, 'assignee'> = {}): AsyncIterable<HeldPayment> {
+    requireKnownOptions(search, [...FILTERS_OF_A_STATE, 'assignee'])
     return pages(async (page) => flattened(await readHeldItems(this.#control, { ...search, ...page })))
   }
 

@@ -209,6 +209,8 @@ describe('symphony show', () => {
     expect(stdout).toMatch(/NOTE_ADDED by alice_\S+ .*asked the bank/)
     const held = await command(['holds', 'list'])
     expect(held.stdout).toMatch(/assigned to bob\n +note by alice_\S+, \S+: asked the bank/)
+    expect((await command(['holds', 'list', '--assignee', 'bob'])).stdout).toContain(outboxId)
+    expect((await command(['holds', 'list', '--assignee', 'alice'])).stdout).not.toContain('assigned to')
     await command(['holds', 'note', outboxId, '--note', 'nobody for now', '--assignee', ''], people.alice)
     expect((await command(['holds', 'list'])).stdout).not.toContain('assigned to')
     expect((await command(['holds', 'note', outboxId], people.alice)).stderr).toContain('--note: expected')

@@ -55,6 +55,13 @@ describe('symphony jobs', () => {
       { runId: run['runId'], state: 'READY' },
     ])
     expect((await json(['jobs', 'runs', '--limit', '1']))['runs']).toHaveLength(1)
+    const { rows } = await db.queryNoRole<{ at: string }>(
+      `SELECT to_json(scheduled_for) #>> '{}' AS at FROM scheduler_job_runs WHERE run_id = $1`,
+      [run['runId']],
+    )
+    const at = rows[0]?.at ?? ''
+    expect((await json(['jobs', 'runs', '--since', at]))['runs']).toHaveLength(2)
+    expect((await json(['jobs', 'runs', '--until', at]))['runs']).toEqual([])
     expect((await command(['jobs', 'runs', 'report'])).stdout).toMatch(/^\S+Z report by cli_\S+ READY \S+\n/)
     expect((await command(['jobs', 'delete', 'report'])).stdout).toContain('is deleted, and 2 runs')
     expect(await json(['jobs', 'delete', 'report'])).toEqual({ name: 'report', deleted: false, runsRemoved: 0 })
@@ -68,6 +75,7 @@ describe('symphony jobs', () => {
     [['jobs', 'add', 'x', '--cron', '@daily', '--topic', 't', '--payload', '[]'], '--payload'],
     [['jobs', 'add', 'x', '--cron', '@daily', '--topic', 't', '--missed-runs', 'maybe'], '--missed-runs'],
     [['jobs', 'runs', '--limit', '0'], 'limit'],
+    [['jobs', 'runs', '--since', 'yesterday'], '--since'],
   ])('refuses %j with a usage error that names the option', async (words, named) => {
     const { exitCode, stderr } = await command(words)
     expect(exitCode).toBe(2)

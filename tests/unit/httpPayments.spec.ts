@@ -282,6 +282,9 @@ describe('GET /v1/outbox/{outboxId}', () => {
         latestNote: expect.objectContaining({ note: 'asked the bank', actor: 'bob' }),
       }),
     )
+    const assigned = async (name: string) => (await get<HoldPage>(`/v1/holds?assignee=${name}`)).items
+    expect((await assigned('bob')).map((hold) => hold.item.outboxId)).toEqual([item.outboxId])
+    expect(await assigned('alice')).toEqual([])
     const { proposalId } = await acted<{ proposalId: string }>('alice', `/v1/holds/${item.outboxId}/resolve`, {
       decision: 'FAILED',
       reason: 'not paid',

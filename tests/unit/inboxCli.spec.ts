@@ -68,6 +68,17 @@ describe('symphony inbox list', () => {
     for (const limit of ['0', '1001', 'many']) expect((await inbox('list', '--limit', limit)).exitCode).toBe(2)
     expect((await inbox('list', '--state', 'odd')).exitCode).toBe(2)
   })
+
+  test('shows dead messages that ended from --since on and before --until', async () => {
+    const message = await deadMessage()
+    const { ended_at: ended } = await rowOf(db, message)
+    const [from, to] = [ended, new Date(Number(ended) + 1)].map((time) => new Date(Number(time)).toISOString())
+    const found = (...words: string[]) => inbox('list', ...words).then(({ stdout }) => stdout.includes(message.source))
+    expect(await found('--since', from!, '--until', to!)).toBe(true)
+    expect(await found('--since', to!)).toBe(false)
+    expect(await found('--until', from!)).toBe(false)
+    expect((await inbox('list', '--until', 'tomorrow')).stderr).toContain('--until: expected a time')
+  })
 })
 
 describe('symphony inbox show', () => {

@@ -280,6 +280,21 @@ describe('note_outbox_item', () => {
       [plain.outboxId, null, null],
     ])
   })
+
+  test('lets the list of holds find the items of an assignee, as the latest note names them', async () => {
+    const railType = buildInstruction().railType
+    const held = [await enqueueHeld(db, olga, { railType }), await enqueueHeld(db, olga, { railType })]
+    for (const { outboxId } of held) await noteOutboxItem(olga.control, outboxId, 'take it', 'pavel')
+    await noteOutboxItem(olga.control, held[0]!.outboxId, 'take it over', 'wendy')
+    const idsOf = async (assignee: string) => {
+      const { items } = await readHeldItems(db.as('symphony_readonly'), { railType, assignee, limit: 10 })
+      return items.map(({ item }) => item.outboxId)
+    }
+    expect(await idsOf('pavel')).toEqual([held[1]?.outboxId])
+    expect(await idsOf('wendy')).toEqual([held[0]?.outboxId])
+    expect(await idsOf('olga')).toEqual([])
+    for (const name of ['', 'x'.repeat(201)]) await expect(idsOf(name)).rejects.toMatchObject({ argument: 'assignee' })
+  })
 })
 
 test('a hold stores a reason of 1000 characters in full', async () => {

@@ -734,6 +734,8 @@ describe('an operator who uses Symphony', () => {
     const held = []
     for await (const item of symphony.operator.holds({ railType: 'held' })) held.push([item.outboxId, item.assignee])
     expect(held).toEqual([[outboxId, 'pavel']])
+    for await (const item of symphony.operator.holds({ assignee: 'olga' })) held.push([item.outboxId])
+    expect(held).toHaveLength(1)
     const { proposalId } = await symphony.operator.resolveHold({
       outboxId,
       decision: 'DISPATCHED',

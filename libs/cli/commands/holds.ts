@@ -42,11 +42,13 @@ export function registerHolds(program: Command, cli: Cli): void {
   addPaging(
     addSelection(
       addOperatorOptions(
-        addExamples(holds.command('list'), 'symphony holds list --rail sepa', 'symphony holds list --json').description(
-          'list held payments and open proposals, newest first',
-        ),
+        addExamples(
+          holds.command('list'),
+          'symphony holds list --rail sepa',
+          'symphony holds list --assignee bob --json',
+        ).description('list held payments and open proposals, newest first'),
       ),
-    ),
+    ).option('--assignee <name>', 'only payments that this person cares for'),
   ).action((flags: GivenFlags) => list(flags, cli))
 
   addOperatorOptions(
@@ -104,7 +106,8 @@ Examples:
   symphony approve 01981…`
 
 async function list(flags: GivenFlags, cli: Cli): Promise<void> {
-  const search = selectionOf(flags)
+  const { assignee } = flags
+  const search = { ...selectionOf(flags), ...(typeof assignee === 'string' ? { assignee } : {}) }
   await asControl('holds', flags, cli, async (control) => {
     const read = async (paging: object = {}) => {
       const { items: found, next } = await readHeldItems(control, { ...search, ...paging })

@@ -12,7 +12,15 @@ import {
   type InboxState,
 } from '../../inbox/index.js'
 import { withTarget } from '../database/target.js'
-import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator/operator.js'
+import {
+  addOperatorOptions,
+  addPeriod,
+  asControl,
+  printResult,
+  reasonOption,
+  requiredReason,
+  timeOf,
+} from '../operator/operator.js'
 import { addExamples, parseWholeNumber } from '../settings/options.js'
 import { resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
 import { TARGET } from '../settings/settings.js'
@@ -21,9 +29,11 @@ import type { Cli } from '../terminal/Terminal.js'
 export function registerInbox(program: Command, cli: Cli): void {
   const inbox = program.command('inbox').description('messages received from other systems').addHelpText('after', HELP)
 
-  addOperatorOptions(
-    addExamples(inbox.command('list'), 'symphony inbox list --state dead --limit 20').description(
-      'list the newest messages in a state',
+  addPeriod(
+    addOperatorOptions(
+      addExamples(inbox.command('list'), 'symphony inbox list --state dead --since 2026-01-31T08:00:00Z').description(
+        'list the newest messages in a state',
+      ),
     ),
   )
     .addOption(new Option('--state <state>', 'state of the messages').choices(STATES).default('dead'))
@@ -67,7 +77,8 @@ interface ListFlags {
 
 async function list(flags: GivenFlags & ListFlags, cli: Cli): Promise<void> {
   const limit = boundedInteger('--limit', flags.limit, BATCH_SIZE)
-  const messages = await asReader(flags, cli, (role) => readInboxMessages(role, flags.state, limit))
+  const period = { ...timeOf('since', flags), ...timeOf('until', flags) }
+  const messages = await asReader(flags, cli, (role) => readInboxMessages(role, flags.state, limit, period))
   if (flags['json'] === true) return cli.terminal.printJson({ messages })
   if (messages.length === 0) cli.terminal.print(`No message is ${flags.state}.`)
   for (const message of messages) printMessage(message, cli)

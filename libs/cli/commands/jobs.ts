@@ -18,7 +18,7 @@ import {
   type TimerStatus,
   type WorkState,
 } from '../../scheduler/index.js'
-import { addOperatorOptions, asControl, printResult } from '../operator/operator.js'
+import { addOperatorOptions, addPeriod, asControl, printResult, timeOf } from '../operator/operator.js'
 import { addExamples, parseWholeNumber } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import { countOf, type Cli } from '../terminal/Terminal.js'
@@ -56,10 +56,16 @@ export function registerJobs(program: Command, cli: Cli): void {
     ).action((name: string, flags: GivenFlags) => act(name, flags, cli))
   }
 
-  addOperatorOptions(
-    addExamples(jobs.command('runs'), 'symphony jobs runs nightly-report --limit 5')
-      .description('runs, newest first')
-      .argument('[name]', 'only runs of this job'),
+  addPeriod(
+    addOperatorOptions(
+      addExamples(
+        jobs.command('runs'),
+        'symphony jobs runs nightly-report --limit 5',
+        'symphony jobs runs nightly-report --since 2026-01-01T00:00:00Z --until 2026-02-01T00:00:00Z',
+      )
+        .description('runs, newest first')
+        .argument('[name]', 'only runs of this job'),
+    ),
   )
     .addOption(new Option('--limit <n>', 'maximum number listed (default: 20)').argParser(parseWholeNumber))
     .action((name: string | undefined, flags: GivenFlags & { readonly limit?: number }) => runs(name, flags, cli))
@@ -157,8 +163,9 @@ async function runs(
   cli: Cli,
 ): Promise<void> {
   const { limit = LISTED } = flags
+  const search = { limit, ...timeOf('since', flags), ...timeOf('until', flags) }
   const found = await asControl('jobs', flags, cli, (control) =>
-    readJobRuns(control, { limit, ...(jobName === undefined ? {} : { jobName }) }),
+    readJobRuns(control, { ...search, ...(jobName === undefined ? {} : { jobName }) }),
   )
   if (flags['json'] === true) return cli.terminal.printJson({ runs: found })
   if (found.length === 0) cli.terminal.print('There are no runs.')

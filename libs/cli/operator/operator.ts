@@ -39,17 +39,24 @@ export function printResult(result: object, sentence: string, { json }: GivenFla
 }
 
 export function addSelection(command: Command): Command {
+  return addPeriod(
+    command
+      .addOption(
+        new Option('--kind <kind>', 'payments, or messages of topics')
+          .choices(['payment', 'message'])
+          .default('payment'),
+      )
+      .option('--rail <name>', 'only payments of this rail')
+      .option('--participant <id>', 'only payments of this participant'),
+  ).addOption(
+    new Option('--limit <n>', 'maximum number listed, up to 1000').argParser(parseWholeNumber).default(LISTED),
+  )
+}
+
+export function addPeriod(command: Command): Command {
   return command
-    .addOption(
-      new Option('--kind <kind>', 'payments, or messages of topics').choices(['payment', 'message']).default('payment'),
-    )
-    .option('--rail <name>', 'only payments of this rail')
-    .option('--participant <id>', 'only payments of this participant')
     .option('--since <time>', 'not before this time, as in 2026-01-31T08:00:00Z')
     .option('--until <time>', 'before this time')
-    .addOption(
-      new Option('--limit <n>', 'maximum number listed, up to 1000').argParser(parseWholeNumber).default(LISTED),
-    )
 }
 
 export function addPaging(command: Command): Command {

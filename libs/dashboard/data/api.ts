@@ -144,7 +144,7 @@ export const enqueuePayment = (
 
 export const listDlq = (filter: PaymentFilter & PageQuery, signal: AbortSignal) =>
   request<DlqPage>('/v1/dlq', { query: { ...filter }, signal })
-export const listHolds = (filter: PaymentFilter & PageQuery, signal: AbortSignal) =>
+export const listHolds = (filter: PaymentFilter & PageQuery & { readonly assignee?: string }, signal: AbortSignal) =>
   request<HoldPage>('/v1/holds', { query: { ...filter }, signal })
 
 export const placeHold = (outboxId: string, reason: string) =>

@@ -11,7 +11,7 @@ import { Id } from '../parts/Id.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { PaymentCells } from '../parts/PaymentCells.js'
-import { KindFilter, listFilterOf, NoMatches, ParticipantFilter, RailFilter, toQuery } from '../parts/PaymentFilters.js'
+import { KindFilter, listFilterOf, NoMatches, NameFilter, RailFilter, toQuery } from '../parts/PaymentFilters.js'
 import { TimeRangeFilter } from '../parts/TimeRange.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { SelectionBar, useSelection, type Selection } from '../parts/Selection.js'
@@ -39,7 +39,7 @@ export function DeadLetters() {
       <Filters filter={filter}>
         <KindFilter kind={filter.kind} />
         <RailFilter rail={filter.rail} />
-        <ParticipantFilter participant={filter.participant} />
+        <NameFilter label="Participant" value={filter.participant} />
         <TimeRangeFilter range={filter} of="Ended" />
       </Filters>
       <section class="panel" aria-label="Dead letters">

@@ -12,7 +12,7 @@ import { FreezeNote } from '../parts/FreezeNote.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { PagedTable } from '../parts/PagedTable.js'
 import { PaymentCells } from '../parts/PaymentCells.js'
-import { KindFilter, listFilterOf, NoMatches, ParticipantFilter, RailFilter, toQuery } from '../parts/PaymentFilters.js'
+import { KindFilter, listFilterOf, NoMatches, NameFilter, RailFilter, toQuery } from '../parts/PaymentFilters.js'
 import { TimeRangeFilter } from '../parts/TimeRange.js'
 import { ProposalNote } from '../parts/ProposalNote.js'
 import { SelectionBar, useSelection, type Selection } from '../parts/Selection.js'
@@ -20,7 +20,8 @@ import { StateTag } from '../parts/StateTag.js'
 import { ResolveDialog } from './payment/dialogs.js'
 
 export function Holds() {
-  const filter = listFilterOf(route.value.query)
+  const { assignee } = route.value.query
+  const filter = { ...listFilterOf(route.value.query), ...(assignee ? { assignee } : {}) }
   const holds = usePages<Hold>(JSON.stringify(filter), (cursor, signal) =>
     listHolds({ ...toQuery(filter), ...(cursor === undefined ? {} : { cursor }) }, signal),
   )
@@ -41,7 +42,8 @@ export function Holds() {
       <Filters filter={filter}>
         <KindFilter kind={filter.kind} />
         <RailFilter rail={filter.rail} />
-        <ParticipantFilter participant={filter.participant} />
+        <NameFilter label="Participant" value={filter.participant} />
+        <NameFilter label="Assignee" value={assignee} />
         <TimeRangeFilter range={filter} of="Held" />
       </Filters>
       <section class="panel" aria-label="Holds">

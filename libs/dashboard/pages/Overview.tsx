@@ -6,7 +6,7 @@ import { boundTo, hasScope, me } from '../data/me.js'
 import { refreshStatus, status, statusProblem } from '../data/status.js'
 import { Empty } from '../parts/Empty.js'
 import { Panel } from '../parts/Panel.js'
-import { KindFilter, listFilterOf, ParticipantFilter, RailFilter } from '../parts/PaymentFilters.js'
+import { KindFilter, listFilterOf, NameFilter, RailFilter } from '../parts/PaymentFilters.js'
 import { ProblemNote } from '../parts/ProblemNote.js'
 import { fetched } from '../parts/fetched.js'
 import { Skeleton } from '../parts/Skeleton.js'
@@ -85,7 +85,7 @@ function StatusPanels({ status: now }: { readonly status: Status }) {
           <SeriesPanel filter={filter}>
             <KindFilter kind={kind} />
             <RailFilter rail={rail} />
-            <ParticipantFilter participant={participant} />
+            <NameFilter label="Participant" value={participant} />
           </SeriesPanel>
           <WorkersPanel />
         </div>

@@ -21,7 +21,7 @@ import {
   KindFilter,
   knownRails,
   NoMatches,
-  ParticipantFilter,
+  NameFilter,
   RailFilter,
   toQuery,
 } from '../parts/PaymentFilters.js'
@@ -232,7 +232,7 @@ function PaymentFilters({ filter, onDestination }: PaymentFiltersProps) {
       </select>
       <KindFilter kind={filter.kind} />
       <RailFilter rail={filter.rail} />
-      <ParticipantFilter participant={filter.participant} />
+      <NameFilter label="Participant" value={filter.participant} />
       <TimeRangeFilter range={filter} of="Created" />
       <AmountFilter filter={filter} />
       {hasScope('audit') ? (
@@ -255,7 +255,7 @@ function AmountFilter({ filter }: { readonly filter: Filter }) {
   return (
     <>
       <input
-        class="input narrow"
+        class="input"
         aria-label="Currency"
         placeholder="Any currency"
         maxLength={3}
@@ -295,7 +295,7 @@ interface AmountFieldProps {
 function AmountField({ name, label, value }: AmountFieldProps) {
   return (
     <input
-      class="input narrow"
+      class="input"
       inputMode="decimal"
       pattern="[0-9]+([.][0-9]{1,4})?"
       aria-label={label}

@@ -10,7 +10,7 @@ import { refreshStatus, status, statusProblem } from '../data/status.js'
 import { useResource, useWorkers } from '../data/useResource.js'
 import { Empty } from '../parts/Empty.js'
 import { Panel } from '../parts/Panel.js'
-import { listFilterOf, ParticipantFilter } from '../parts/PaymentFilters.js'
+import { listFilterOf, NameFilter } from '../parts/PaymentFilters.js'
 import { ProblemNote } from '../parts/ProblemNote.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
 import { ResourceView } from '../parts/ResourceView.js'
@@ -37,7 +37,7 @@ export function Rail({ railType }: { readonly railType: string }) {
         )}
         {now === null ? <Skeleton lines={3} /> : rail === undefined ? <Unserved /> : <Queue rail={rail} />}
         <SeriesPanel filter={{ rail: railType, ...(participant === undefined ? {} : { participant }) }}>
-          <ParticipantFilter participant={participant} />
+          <NameFilter label="Participant" value={participant} />
         </SeriesPanel>
         <div class="grid wide-narrow">
           <div class="stack">

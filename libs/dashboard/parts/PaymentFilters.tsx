@@ -60,14 +60,20 @@ export function RailFilter({ rail }: { readonly rail: string | undefined }) {
   )
 }
 
-export function ParticipantFilter({ participant }: { readonly participant: string | undefined }) {
+interface NameFilterProps {
+  readonly label: 'Participant' | 'Assignee'
+  readonly value: string | undefined
+}
+
+export function NameFilter({ label, value }: NameFilterProps) {
+  const name = label.toLowerCase()
   return (
     <input
-      class="input narrow"
-      aria-label="Participant"
-      placeholder="Any participant"
-      defaultValue={participant ?? ''}
-      onInput={({ currentTarget }) => filterSoon({ participant: currentTarget.value.trim() })}
+      class="input"
+      aria-label={label}
+      placeholder={`Any ${name}`}
+      defaultValue={value ?? ''}
+      onInput={({ currentTarget }) => filterSoon({ [name]: currentTarget.value.trim() })}
     />
   )
 }

@@ -78,7 +78,7 @@ interface TimeFieldProps {
 function TimeField({ label, name, value, onChange }: TimeFieldProps) {
   return (
     <input
-      class="input narrow"
+      class="input"
       type="datetime-local"
       aria-label={label}
       title={label}

@@ -56,6 +56,7 @@ const listQuery = {
   ...range,
   ...page,
 }
+const Assignee = Type.String({ minLength: 1, maxLength: 200, description: 'person whom the latest note names' })
 const REASON = { reason: 'seen in the bank’s report' }
 
 export function decisionRoutes({ roles }: Api): readonly Route[] {
@@ -94,7 +95,7 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
       summary: 'Held payments, newest first, with their open proposals, assignees and latest notes.',
       access: 'read',
       participants: 'filtered',
-      query: listQuery,
+      query: { ...listQuery, assignee: Type.Optional(Assignee) },
       answers: { 200: { description: 'A page of held payments.', schema: HoldPage } },
       problems: ['INVALID_QUERY', 'PARTICIPANT_REFUSED'],
       invalid: 'INVALID_QUERY',
@@ -104,7 +105,11 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
         answer: { items: [{ item: HELD_EXAMPLE, proposal: null, ...NOTED_EXAMPLE }], next: null },
       },
       handle: async ({ identity, query }) => {
-        const { items, next } = await readHeldItems(roles.readonly, searchIn(HELD, identity, query))
+        const { assignee, ...filter } = query
+        const { items, next } = await readHeldItems(roles.readonly, {
+          ...searchIn(HELD, identity, filter),
+          ...(assignee === undefined ? {} : { assignee }),
+        })
         return { items, next: next === null ? null : encodeCursor(HELD, { id: next }) }
       },
     }),

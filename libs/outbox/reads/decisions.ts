@@ -40,9 +40,17 @@ export async function readFailedItems(
   }
 }
 
+export interface HeldItemSearch extends Omit<ItemSearch, 'state'> {
+  /** Person who cares for the items, as their latest note names them. @default all */
+  readonly assignee?: string
+}
+
 /** Returns held items, newest first, each with its open proposal, its assignee and its latest note. */
-export async function readHeldItems(role: Queryable, search: Omit<ItemSearch, 'state'>): Promise<Page<HeldItemView>> {
-  const { ids, items, open, next } = await readPage(role, { ...search, state: 'HELD' })
+export async function readHeldItems(
+  role: Queryable,
+  { assignee, ...search }: HeldItemSearch,
+): Promise<Page<HeldItemView>> {
+  const { ids, items, open, next } = await readPage(role, { ...search, state: 'HELD' }, { assignee })
   const noted = await readLatestNotes(role, ids)
   return {
     items: items.map((item) => ({

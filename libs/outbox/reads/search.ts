@@ -1,5 +1,6 @@
-import { boundedInteger, InvalidArgumentError, requiredId, requiredUuid } from '../../core/index.js'
+import { boundedInteger, InvalidArgumentError, PERSON_LENGTH_MAX, requiredId, requiredUuid } from '../../core/index.js'
 import { qualify, type Queryable } from '../../db/index.js'
+import { optionalText } from '../arguments.js'
 import type { ItemKind, ItemState } from '../statusTypes.js'
 
 /**
@@ -39,6 +40,13 @@ export interface ItemSearch extends CreatedRange {
   readonly limit: number
 }
 
+interface SearchOptions {
+  /** Whether to omit cancelled items. @default false */
+  readonly omitCancelled?: boolean
+  /** Person whom the latest note of the item names. @default all */
+  readonly assignee?: string | undefined
+}
+
 /** Ids of a page, and the start of the next page; null if there is none. */
 export interface IdPage {
   readonly ids: readonly string[]
@@ -53,7 +61,7 @@ export interface IdPage {
 export async function searchItems(
   role: Queryable,
   search: ItemSearch,
-  { omitCancelled = false }: { readonly omitCancelled?: boolean } = {},
+  { omitCancelled = false, assignee }: SearchOptions = {},
 ): Promise<IdPage> {
   const { kind = 'payment', state, railType, participants, since, until, errorCode } = search
   const { undecided = false, returned = false } = search
@@ -72,7 +80,9 @@ export async function searchItems(
      WHERE s.matches AND s.is_message = $10::boolean AND ($3::text IS NULL OR s.rail_type = $3) AND ($4::text[] IS NULL OR s.participant_id = ANY ($4))
        AND ($5::timestamptz IS NULL OR s.at >= $5) AND ($6::timestamptz IS NULL OR s.at < $6)
        AND ($7::text IS NULL OR s.error_code = $7) AND NOT ($9::boolean AND s.cancelled)
-       AND s.id >= $2::uuid AND s.id < $11::uuid
+       AND s.id >= $2::uuid AND s.id < $11::uuid AND ($12::text IS NULL OR $12 = (
+         SELECT e.detail ->> 'assignee' FROM ${qualify(role, 'payment_outbox_events')} e
+         WHERE e.outbox_id = s.id AND e.event_type = 'NOTE_ADDED' ORDER BY e.event_no DESC LIMIT 1))
        AND (NOT $8::boolean OR NOT (
          EXISTS (SELECT FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.redrive_of = s.id)
          OR EXISTS (SELECT FROM ${qualify(role, 'payment_outbox_identities')} i WHERE i.replaces = s.id)
@@ -91,6 +101,7 @@ export async function searchItems(
       omitCancelled,
       kind === 'message',
       end,
+      optionalText('assignee', assignee, PERSON_LENGTH_MAX),
     ],
   )
   const ids = rows.map(({ id }) => id)
