@@ -70,16 +70,27 @@ if (matrix) checkWithDebian()
 report()
 
 /**
- * Installs Debian's Chromium on processors other than x86-64, for which @sparticuz/chromium has no browser. Without
- * root, the browser tests fail and name the package.
+ * Installs a browser of Debian on processors other than x86-64, for which @sparticuz/chromium has no browser. Prefers the
+ * headless shell, which uses less CPU. Releases of Debian without this package have `chromium`. Without root, the
+ * browser tests fail and name the package.
  */
 function ensureBrowser() {
-  if (process.arch === 'x64' || existsSync('/usr/bin/chromium') || process.getuid?.() !== 0) return
-  heading('install chromium with apt-get, because the registry has no browser for this processor')
-  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
-  for (const words of [['update'], ['install', '--yes', '--no-install-recommends', 'chromium']]) {
-    spawnSync('apt-get', words, { stdio: ['ignore', 'ignore', 'inherit'], env })
+  if (process.arch === 'x64' || isInstalled('chromium-headless-shell') || process.getuid?.() !== 0) return
+  heading('install a browser with apt-get, because the registry has none for this processor')
+  aptGet('update')
+  for (const name of ['chromium-headless-shell', 'chromium']) {
+    aptGet('install', '--yes', '--no-install-recommends', name)
+    if (isInstalled(name) || isInstalled('chromium')) return
   }
+}
+
+function isInstalled(program) {
+  return existsSync(`/usr/bin/${program}`)
+}
+
+function aptGet(...words) {
+  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
+  spawnSync('apt-get', words, { stdio: ['ignore', 'ignore', 'inherit'], env })
 }
 
 function legs() {
