@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-// Interval of polls. It is short, because a start takes less than a second and each poll reads one small file.
+// Interval of polls. Short, because a start takes less than a second and each poll reads one small file.
 const POLL_INTERVAL_MS = 25
 
 /** Deadline of one start or stop, shared by all its steps. */

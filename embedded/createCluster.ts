@@ -79,8 +79,8 @@ async function initialise(
 }
 
 /**
- * Returns options for the same sort order and case rules on every machine. Those of an operating system may change with
- * an upgrade.
+ * Returns locale options for the same sort order and case rules on every machine. Locales of an operating system may
+ * change with an upgrade.
  */
 function localeArguments(version: number): readonly string[] {
   if (version >= 17) return ['--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C']

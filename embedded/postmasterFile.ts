@@ -22,13 +22,13 @@ interface Postmaster {
 export async function readPostmaster(dataPath: string): Promise<Postmaster | undefined> {
   const text = await readIfAny(join(dataPath, 'postmaster.pid'))
   const lines = text?.split('\n') ?? []
-  // A standalone backend writes a negative pid. It is no server, but it uses the folder too.
+  // A standalone backend, which uses the folder without being a server, writes a negative pid.
   const pid = Math.abs(Number(lines[0]))
   if (!Number.isInteger(pid) || pid === 0) return undefined
   return { pid, port: Number(lines[3]), status: lines[7]?.trim() ?? '', holder: await holderOf(pid, dataPath) }
 }
 
-/** Reads the options of the last start. They stay after a stop, until the next start. */
+/** Reads the options of the last start, which remain after a stop. */
 export async function readLastStart(
   dataPath: string,
 ): Promise<{ readonly port: number | undefined; readonly ownerPid: number | undefined }> {

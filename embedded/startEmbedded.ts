@@ -18,7 +18,7 @@ export interface EmbeddedServer {
   readonly port: number
   /** Major version: 18. */
   readonly version: number
-  /** True if the server was already running. Then `stop` does nothing. */
+  /** Whether the server was already running. `stop` then does nothing. */
   readonly adopted: boolean
   /** Process that the server ends with; undefined for a detached server. */
   readonly ownerPid: number | undefined
@@ -26,7 +26,7 @@ export interface EmbeddedServer {
   readonly stop: () => Promise<void>
 }
 
-/** Timeout for stopping a server after a failed start. It is short, because the server has no sessions. */
+/** Timeout for stopping a server after a failed start. Short, because the server has no sessions. */
 const GIVE_UP_TIMEOUT_MS = 5_000
 const STOP_TIMEOUT_MS = 30_000
 

@@ -9,9 +9,8 @@ const LOCK_MS_MAX = 600_000
 
 /**
  * Allows one start per folder at a time. PostgreSQL prevents a second server, but after a crash two concurrent starts
- * may both remove the stale lock file, and the second may remove the new file of the first. Then the file does not show
- * which server is ready. The lock is a link that names its holder, so that the lock of a killed process can be
- * recognised.
+ * may each remove the stale lock file. The second may remove the new file of the first, which then does not show which
+ * server is ready. The lock is a link that names its holder, so that the lock of a killed process can be recognised.
  *
  * The lock is not required for correctness: if it cannot be created, the start continues without it.
  */

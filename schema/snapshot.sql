@@ -1896,7 +1896,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 41fa301105a75c3ab738c97ae3c31486649536772394ce503ddaebb346c51478
+-- body: sha256 f7bb0bceb3fa5500395dcdd44c562d3da8b39cda92d717b4a86ac1ca724ce8fa
 COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[]) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
@@ -1994,7 +1994,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 a2ef1db38ba0474bb7b071450ebfb61502ad3dfc7329664a73a979c3741e4ee1
+-- body: sha256 09aef4202af36bffc55635fe565552c487999f0e21d6e033331c71f53e5419df
 COMMENT ON FUNCTION apply_outbox_limits(uuid[]) IS 'Internal: holds the new payments of a call that a limit does not allow, and counts the others.';
 
 -- function approve_outbox_limit(uuid) of symphony_owner
@@ -2049,7 +2049,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 ed85a0035663a0a7b6008bad8bd397914bfabf36db64e76ea8231dcabddb2f33
+-- body: sha256 2ac099e92f4ccac36a617facf8aec74c3bda724786dd7244d5d35ea727daf6cb
 COMMENT ON FUNCTION begin_dispatch_epoch(integer, text) IS 'Internal: records the server of a new epoch, and freezes dispatch unless no commit can have been lost.';
 
 -- function begin_outbox_dispatch(uuid, uuid, text) of symphony_owner
@@ -2432,7 +2432,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 8e3ebfff8c476e660ce211fad166b18403b257a456caa77bd9b528265326f3f8
+-- body: sha256 5fbd9beaedbb14e85a132c33d6c4e2cee958de27988680574af4f853b0533d52
 COMMENT ON FUNCTION compare_reconciliation(reconciliation_runs, uuid) IS 'Internal: compares the staged entries with the ledger and records run, entries, findings, returns and proposals.';
 
 -- function complete_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) of symphony_owner
@@ -2592,7 +2592,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 bd7b83739153723ad2d4073e6364ec49781c8201ef752f0b9c08516f221935a9
+-- body: sha256 8852e1f2081690e99de8b80c7a21562618cd31967bacfe81b21f75e4be2c3df9
 COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS 'Internal: enqueues a FAILED item again as a new item that refers to it.';
 
 -- function current_dispatch_epoch(text) of symphony_owner
@@ -2805,7 +2805,7 @@ RETURNS TABLE(ordinal integer, state text, sightings bigint, created boolean, co
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 a9a0b64b3842f123567dd635c7726cc609bdde22de7041be275d3b2617932361
+-- body: sha256 9c7dce6c9d8e34b2548d9f0f0e7b460e3648a755127eb2944a3d4eed8e09da36
 COMMENT ON FUNCTION enqueue_inbox_messages(text[], text[], text[], jsonb[], timestamp with time zone[]) IS 'Receives up to 1000 messages, each stored once; returns rows in the order given.';
 
 -- function enqueue_outbox_packed(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) of symphony_owner
@@ -2823,7 +2823,7 @@ RETURNS TABLE(outbox_id uuid, sequence_id bigint, created_at timestamp with time
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 d542a378614c04a38176d1b213ddd5c87fcb097e6557cc404ca337d908b7b522
+-- body: sha256 8181ba58ae54144d58876ef62dab63fc57ed140dc42c9061b4e33d8eb32363cc
 COMMENT ON FUNCTION enqueue_payment_outbox(text, text, text, text, jsonb, timestamp with time zone, boolean, text, boolean, text, text, uuid) IS 'Enqueues one payment or message: a batch of one. A repeat with the same key and content returns the first item, also when it is terminal.';
 
 -- function enqueue_payment_outbox_batch(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) of symphony_owner
@@ -2942,7 +2942,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 a186f6f13c6891fcf723e6e764b37d4f5a466a4608badedb7a976a073c105972
+-- body: sha256 edcc0a2587aae76686952d591778cc0b10a2feea7d88c096591291f8f92d91fa
 COMMENT ON FUNCTION finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean, bytea) IS 'Compares the entries of an upload with the ledger of a rail, and records the run with its findings. The same file with the same options again returns the first run. A dry run records nothing.';
 
 -- function freeze_dispatch(text) of symphony_owner
@@ -3141,7 +3141,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 db79ac0d5837e8241fa39fb86373be15f6e26925149a4bfda1a88a6dd317ccfa
+-- body: sha256 3cdff6388ea3668a3c09a96bcb2c6d8d562cd02979521fd3726b4c50bfb37eee
 COMMENT ON FUNCTION judge_reconciled_payments(uuid, text) IS 'Internal: compares each payment that an upload names with the booked debits of all runs.';
 
 -- function late_paid_item(uuid) of symphony_owner
@@ -3404,7 +3404,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 ae586020f13bd1ee4b5bed457a7437942386d0ebabdbb29019c2adb3c78599b1
+-- body: sha256 e4fcdac7c9f92c4e60e438335c939118ffcf3a39649a47b764b36ebeccf8d7a3
 COMMENT ON FUNCTION missing_reconciled_payments(uuid, text, timestamp with time zone, timestamp with time zone) IS 'Internal: returns the payments of a rail that were dispatched in this time and that no booked debit names.';
 
 -- function new_reconciliation_run(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer) of symphony_owner
@@ -3752,7 +3752,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 2d1fb95180d8d8cf238806798ee6a898310d515f4ff5ad169e6d78c0cc38a71c
+-- body: sha256 dbde9148f135f9e89faa0926721e93ff61af658837617a4e2a0f695188af58b6
 COMMENT ON FUNCTION project_ledger_block() IS 'Adds the next sealed block to the search table and to the counts per minute, hour and day. Returns no row if there is none, or another session projects.';
 
 -- function project_outbox_search(bytea) of symphony_owner
@@ -3768,7 +3768,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 528ec4ef9efb2b92d0e394cae20ffa7b604052a8f681d925a9eff906b77548b1
+-- body: sha256 df1b7e20aa404f19651aa48e0b6f4972ebd5019e851535802678cd27d5fd8846
 COMMENT ON FUNCTION project_outbox_search(bytea) IS 'Internal: inserts or updates the search rows of the items that a block names.';
 
 -- function project_outbox_series(bytea) of symphony_owner
@@ -3848,7 +3848,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 d9b424d05663c4155cd94387ac2ed66988d59871592a87655320f34a99149acf
+-- body: sha256 a205afd309c6a990cf8da7a2cce382613dd443bda8eaabaf2988bb58982e1803
 COMMENT ON FUNCTION propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid, text) IS 'Enqueues a payment that is held until a second person approves it. A repeat returns the first item, and its open proposal or null.';
 
 -- function prune_outbox_limit_usage() of symphony_owner
@@ -4093,7 +4093,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 44296edb0b1363974f44ab8576e915176ceca23c633741252edd686eca940d8f
+-- body: sha256 5d1c5d31fc6cd49a6982a83032a8dc5ff4c995e8e791b45951c416d24e5fe2c6
 COMMENT ON FUNCTION record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) IS 'Records a late outcome; TERMINAL_BLOCKED if it contradicts the recorded one. Changes no outcome.';
 
 -- function record_ledger_verification(bigint, bigint) of symphony_owner
@@ -4146,7 +4146,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 729253cb85bd368ade22330bad2c8f2bf7618997d3dcff837db5dae99ae0b4a6
+-- body: sha256 f0802a962a494139bf8b8d52f18ac514520b63d14a4d42b349721130f1615e7c
 COMMENT ON FUNCTION redrive_position(uuid) IS 'Internal: returns the position of a redrive in a halted stream, null for the end. Raises P7006 if later items would overtake it.';
 
 -- function refuse_argument(text, text) of symphony_owner
@@ -4269,7 +4269,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 3466ee1ed15a3e60900e11dcee7838f50ae1fd70284b2500d6cc916f81036275
+-- body: sha256 2113302e3a3dacc3ed27c2806a3971b458d2aa24c350569bba30d0982c83c754
 COMMENT ON FUNCTION repair_expired_leases(integer, text, boolean) IS 'Requeues items whose lease expired, each with its ledger row. Returns the repaired items and new holds; with p_report_failures also the items that it could not repair, with the SQLSTATE.';
 
 -- function report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[], uuid[]) of symphony_owner
@@ -4296,7 +4296,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 71a3b467a157c7199797821aac710494b3d7ce04cc191b4c9552400abff6528d
+-- body: sha256 40bda2f2802b2520a243f62d4a7b8b70a0d25f4683c59c504bbb0d9f4bf11c80
 COMMENT ON FUNCTION require_cancellable_item(uuid, text) IS 'Internal: raises P7013 for a locked item that is terminal, or that a call may have paid or may still pay.';
 
 -- function require_key_scope(text) of symphony_owner
@@ -4516,7 +4516,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 da508a9d6530ef220f47f6e8eb7fcdf6a3902455af9c2af4dfe2729f45666dd9
+-- body: sha256 7f00263f8b853680a9bb58ef96e33e85b2eb5b146b4c38e61b8f3e922e5326c2
 COMMENT ON FUNCTION send_outcome_messages(uuid[], text, uuid[], jsonb[]) IS 'Internal: enqueues one message about each item whose payment has an outcome topic.';
 
 -- function server_identity() of symphony_owner
@@ -4542,7 +4542,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 694d92b7311633cf2b766c3e8defc895a71387cd944c2189d06f931b20f95d6f
+-- body: sha256 5302ab6ec94108e99086741ab52cd7d2bdcc56d99c68fcc6b85e3d9a69862a1f
 COMMENT ON FUNCTION set_participant_outbox_policy(text, text) IS 'Sets whether a FAILED head of a participant''s ordered stream unblocks the next item (continue) or halts the stream (halt).';
 
 -- function settle_ordered_heads(uuid[]) of symphony_owner
@@ -4590,7 +4590,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 c34d8164ca72528adbf73e8cf02c9aec9dbffb250fc8f2d42b675813db4b8df3
+-- body: sha256 a379c1cc434bb2d471444efa1a7fc8bef1784f07cfb137d92dff66f19f031a0b
 COMMENT ON FUNCTION stage_reconciliation_entries(text[], text[], text[], text[], text[], numeric[], text[], date[], date[], text[], bigint[], uuid) IS 'Stores entries of a statement until finish_reconciliation compares them. Returns the id of the upload, which further batches name.';
 
 -- function store_search_destinations(bigint, text, uuid[], bytea[]) of symphony_owner
@@ -4601,7 +4601,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 7ee638f0708443a19a5b87af18aec8f9b7501a1db62b0787437282b41fd96bca
+-- body: sha256 310ad50772e82f2d78ffa32a62baea9c68291a32ea78c924690cdc5b6e0a18d8
 COMMENT ON FUNCTION store_search_destinations(bigint, text, uuid[], bytea[]) IS 'Stores the hashes of the destinations of the next block; returns false if it is not the next one, or if the stored hashes have another key.';
 
 -- function trace_context_or_null(text) of symphony_owner

@@ -70,7 +70,7 @@ function readAmount(amount: unknown): { readonly whole: string; readonly fractio
 const AMOUNT = /^(0|[1-9]\d*)(?:\.(\d+))?$/
 
 /**
- * Maximum length of an amount. It exceeds every valid amount, so that a fraction with too many digits gets a precise
+ * Maximum length of an amount, longer than every valid one, so that a fraction with too many digits gets a precise
  * error.
  */
 const AMOUNT_LENGTH_MAX = 40

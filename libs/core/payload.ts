@@ -79,7 +79,7 @@ class PayloadWriter {
   }
 
   #array(array: readonly unknown[]): void {
-    // Each element takes at least a byte, so an array this long is too large. It is refused before its keys are listed.
+    // Refuses a too long array before its keys are listed: each element takes at least one byte.
     if (array.length > PAYLOAD_BYTES_MAX) throw tooLarge(this.#argument)
     const depth = this.#keys.length
     this.#append('[')

@@ -15,8 +15,9 @@ export interface StrictJsonOptions {
 export class JsonSyntaxError extends InvalidArgumentError {}
 
 /**
- * Parses JSON text, but refuses what JSON.parse would change silently: repeated keys, digits that a double cannot hold,
- * a `__proto__` key, invalid UTF-8. Errors name the path. Unlike those of JSON.parse, they never quote the content.
+ * Parses JSON text, but refuses input that JSON.parse would change silently: repeated keys, digits that a double cannot
+ * hold, a `__proto__` key, invalid UTF-8. Errors name the path and, unlike errors of JSON.parse, never quote the
+ * content.
  */
 export function parseStrictJson(text: string | Uint8Array, options: StrictJsonOptions = {}): JsonValue {
   const { argument = 'body', depthMax = PAYLOAD_DEPTH_MAX, bytesMax = JSON_TEXT_BYTES_MAX } = options

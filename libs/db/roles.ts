@@ -85,8 +85,8 @@ export function roleErrorIn(
 }
 
 /**
- * Returns the remedy. It never suggests a GRANT to the current login, which may be an application that must not become
- * a worker or operator.
+ * Returns the remedy. Never suggests a GRANT to the current login, which may be an application that must not become a
+ * worker or operator.
  */
 function loginRemedy(role: string, memberLogins: readonly string[]): string {
   const known = memberLogins.length === 0 ? '' : ` A person may also log in as ${memberLogins.join(' or ')}.`

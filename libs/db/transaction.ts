@@ -67,7 +67,7 @@ export class TransactionNesting {
     try {
       return await this.#current.run(state, work)
     } finally {
-      // Work that the callback did not await still shares this state. It may begin a transaction from now on.
+      // Work that the callback did not await still shares this state, and may begin a transaction from now on.
       state.open = false
     }
   }

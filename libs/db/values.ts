@@ -136,7 +136,7 @@ function encodeItem(argument: string, item: unknown): string {
 
 function quoteItem(text: string): string {
   if (!NEEDS_ESCAPE.test(text)) return `"${text}"`
-  // JSON escapes `"` and `\` as an array does, in one native call. Its other escapes would be wrong in an array.
+  // JSON escapes `"` and `\` as an array does, in one native call. Other escapes of JSON would be wrong in an array.
   if (!ESCAPED_BY_JSON_ALONE.test(text)) return JSON.stringify(text)
   return `"${text.replaceAll(/["\\]/g, String.raw`\$&`)}"`
 }

@@ -2,7 +2,6 @@ import type { Catalog, Properties, PropertyValue } from './catalog.js'
 import type { Finding } from './findings.js'
 import { ALL_ROLES, OWNER_ROLE } from './roles.js'
 
-/** Returns all differences between two catalogs. */
 export function compareCatalogs(expected: Catalog, found: Catalog): readonly Finding[] {
   const kinds = new Set([...expected.keys(), ...found.keys()])
   return [...kinds].toSorted().flatMap((kind) => compareKind(kind, expected, found))

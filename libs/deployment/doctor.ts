@@ -35,8 +35,8 @@ const STATEMENT_TIMEOUT_MS = 1_800_000
 const ITEMS_EXAMINED = 10_000
 
 /**
- * Compares a live database with what this release deploys, and its data with the invariants. Reads only. The login must
- * be a member of `symphony_auditor`, or a superuser.
+ * Compares a live database with the objects of this release, and its data with the invariants. Reads only. The login
+ * must be a member of `symphony_auditor`, or a superuser.
  */
 export async function doctor(options: DoctorOptions): Promise<Diagnosis> {
   requireKnownOptions(options, ['url', 'schema', 'tls', 'full'])

@@ -24,7 +24,6 @@ export type DeploymentErrorCode =
   | 'DEPLOYMENT_LOGIN_MISMATCH'
   /** A dump was restored before the roles existed: owners and grants are lost. */
   | 'RESTORED_WITHOUT_ROLES'
-  /** There is no deployment in this schema. */
   | 'NOT_DEPLOYED'
   /** The login of the doctor may not read the objects to examine. */
   | 'DOCTOR_ROLE_MISSING'

@@ -5,7 +5,6 @@ import { isNewer, readRelease } from './release.js'
 import { OWNER_ROLE } from './roles.js'
 import { inOrder, readSchemaFiles } from './schemaFiles.js'
 
-/** Finding of the doctor. */
 export interface Finding {
   /**
    * `drift`: the database differs from the deployed schema. `damage`: the data breaks an invariant. `note`: a setting

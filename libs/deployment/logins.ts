@@ -2,7 +2,6 @@ import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto'
 import { InvalidArgumentError, requireKnownOptions } from '../core/index.js'
 import { ALL_ROLES, API_ROLES, isRuntimeRole, RUNTIME_ROLES, type RuntimeRole } from './roles.js'
 
-/** Login to create. */
 export interface LoginRequest {
   readonly name: string
   /**
@@ -90,7 +89,7 @@ const ITERATIONS = 4096
 const SALT_BYTES = 16
 
 /**
- * Returns the verifier that PostgreSQL stores for a password. It is sent instead of the password, so that logs and
+ * Returns the verifier that PostgreSQL stores for a password. The deployment sends the verifier, so that logs and
  * statistics of the server never contain the password. Accepts printable ASCII only, because other text would need
  * normalisation (RFC 4013).
  */

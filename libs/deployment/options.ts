@@ -10,7 +10,7 @@ export interface DeployOptions extends Pick<DatabaseOptions, 'url' | 'schema' | 
   /** Whether to drop the table `payment_outbox` of Symphony's earlier design, its view and its type. @default false */
   readonly dropLegacy?: boolean
   /**
-   * Whether to apply all files, even unchanged ones. This repairs functions, views, triggers and indexes. @default
+   * Whether to apply all files, even unchanged ones, which repairs functions, views, triggers and indexes. @default
    * false
    */
   readonly reapply?: boolean

@@ -75,7 +75,7 @@ export function fileSteps(files: SchemaFiles, release: Release, changes: Changes
   ]
 }
 
-/** Applies the privileges again if no file has changed. This revokes manual grants to our roles. */
+/** Applies the privileges again if no file has changed, which revokes manual grants to our roles. */
 export function regrantSteps({ privileges }: SchemaFiles): readonly Step[] {
   return [fileStep(privileges)]
 }

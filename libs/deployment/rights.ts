@@ -54,7 +54,7 @@ function missingStatements(facts: ServerFacts, requested: RequestedRights): stri
 function missingForSchema({ schemaOwner, ownsSchema, mayCreateSchemas }: ServerFacts, schema: string): string[] {
   if (schemaOwner === OWNER_ROLE) return []
   if (schemaOwner === undefined) return mayCreateSchemas ? [] : [createSchema(schema)]
-  // PostgreSQL requires both rights before it changes the owner of a schema.
+  // To change the owner of a schema, PostgreSQL requires its ownership and CREATE on the database.
   return ownsSchema && mayCreateSchemas ? [] : [giveSchemaToOwner(schema)]
 }
 

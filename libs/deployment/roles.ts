@@ -1,7 +1,7 @@
 /** Role that owns every object. It cannot log in; the installer acts in it. */
 export const OWNER_ROLE = 'symphony_owner'
 
-/** Roles that logins can have, by the word of `--create-login`. */
+/** Roles that logins can have, by their name in `--create-login`. */
 export const RUNTIME_ROLES = Object.freeze({
   ingest: 'symphony_ingest',
   executor: 'symphony_executor',

@@ -85,10 +85,7 @@ export class DestinationHasher extends IntervalWorker<HasherCounts> {
     return { blocks, more: blocks === BLOCKS_PER_RUN }
   }
 
-  /**
-   * Returns false if the stored hashes have another key: a search by one key does not find hashes of the other. Reports
-   * this once.
-   */
+  /** Returns false if the stored hashes have another key, because a search uses one key. Reports another key once. */
   async #mayHash(): Promise<boolean> {
     const { keyName } = await readHashing(this.#role)
     if (keyName === null || keyName === this.#hash.keyName) return true

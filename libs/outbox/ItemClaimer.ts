@@ -128,8 +128,8 @@ export class ItemClaimer {
       claimed += items
     }
     if (this.#shouldClaimMore) {
-      // Starts the items only after the next claim is sent, so that the server leases the next batch while this process
-      // dispatches this one.
+      // Starts the items only after the next claim is sent, so that the server leases a batch while this process
+      // dispatches the last one.
       void yieldToEventLoop().then(() => dispatcher.startDispatches())
       return { pollAgain: true }
     }

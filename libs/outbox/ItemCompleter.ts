@@ -59,8 +59,8 @@ export class ItemCompleter {
   }
 
   /**
-   * Records a success in the transaction of its handler and commits both, never in a group. After a lost lease both are
-   * rolled back. Then no late outcome is saved, because the handler's writes did not happen.
+   * Records a success in the transaction of its handler, never in a group. After a lost lease the transaction is rolled
+   * back. No late outcome is then saved, because the handler's writes did not happen.
    */
   async #commit(leased: LeasedItem, outcome: AttemptOutcome, transaction: HandlerTransaction): Promise<void> {
     let verdict: CompletionVerdict
@@ -212,7 +212,6 @@ export class ItemCompleter {
     }
   }
 
-  /** Saves the outcome of a lost lease. */
   #saveLost(leased: LeasedItem): Promise<void> {
     this.#reportLost(leased)
     return this.saveLateOutcome(outcomeOf(leased))

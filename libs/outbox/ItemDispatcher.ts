@@ -159,7 +159,7 @@ export class ItemDispatcher implements DispatchHooks {
     void this.#options.completer.saveLateOutcome(outcome)
   }
 
-  /** Returns how long a lease must last at the start of a call. With renewal, only until the next renewal. */
+  /** Returns the lease time that a call needs at its start. With renewal: the time until the next renewal. */
   leaseNeededMs({ timeoutMs }: LoadedRail): number {
     const { renewLeases, leaseSeconds } = this.#options.relayer
     if (!renewLeases) return timeoutMs + LEASE_MARGIN_MS / 2

@@ -222,5 +222,5 @@ export function optionalDate(argument: ArgumentName, value: Date | undefined): D
 
 /** Bounds of an int4, the type of the ledger's column. */
 const LATENCY_MS = Object.freeze({ min: 0, max: 2_147_483_647 })
-/** At most thirty days. A longer Retry-After of a rail is a mistake. */
+/** Bounds of a retry delay: at most thirty days. A longer Retry-After of a rail is a mistake. */
 const RETRY_DELAY_SECONDS = Object.freeze({ min: 0, max: 2_592_000 })

@@ -27,7 +27,7 @@ export async function placeOutboxHold(role: Queryable, outboxId: string, reason:
 /**
  * Appends a note to an item in any state. Returns the event id.
  *
- * @param assignee person who cares for the item from now on; empty for nobody; null keeps the present one
+ * @param assignee person in charge of the item from now on; empty for no person; null keeps the present one
  */
 export async function noteOutboxItem(
   role: Queryable,

@@ -68,8 +68,7 @@ export type RelayerEvent =
       readonly sinceAcceptedMs: number
     }
   /**
-   * Another worker holds the item, or the item is terminal. This is an expected race; the outcome is saved as a late
-   * outcome.
+   * Another worker holds the item, or the item is terminal: an expected race. The outcome is saved as a late outcome.
    */
   | {
       readonly type: 'outbox.leaseLost'

@@ -1,7 +1,7 @@
 import type { JsonObject } from '../core/index.js'
 import type { AttemptAction, AttemptState, FreezeCause } from './types.js'
 
-/** Newest row of `dispatch_epochs`: the current server epoch. */
+/** Current server epoch: the newest row of `dispatch_epochs`. */
 export interface DispatchEpoch {
   readonly epochNo: number
   readonly beganAt: Date

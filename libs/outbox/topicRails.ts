@@ -62,8 +62,8 @@ export interface TopicOptions {
 
 /**
  * Turns handlers by topic into rails for an `OutboxRelayer`. Messages have the same claims, leases, retries, circuit
- * breaker and ledger as payments, without the checks of money. They are delivered at least once; what a handler writes
- * through `tx` happens once.
+ * breaker and ledger as payments, without the checks of money. Messages are delivered at least once; writes of a
+ * handler through `tx` happen once.
  */
 export function topicRails<Payloads extends PayloadsByTopic<Payloads>>(
   handlers: TopicHandlers<Payloads>,

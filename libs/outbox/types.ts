@@ -63,7 +63,6 @@ export interface ClaimedItem {
   readonly ordered: boolean
   /** Evidence about an unknown outcome; null if the outcome is not unknown. */
   readonly evidence: OutboxEvidence | null
-  /** Time of the enqueue. */
   readonly createdAt: Date
   /** Time from which the item could be claimed. */
   readonly dueAt: Date

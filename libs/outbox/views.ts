@@ -94,7 +94,6 @@ export interface FailedItemView {
   readonly proposal: ProposalView | null
   /** Redrives of the item, oldest first. */
   readonly redrivenAs: readonly string[]
-  /** Item that replaces the payment. */
   readonly replacedBy: string | null
 }
 

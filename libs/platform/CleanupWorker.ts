@@ -33,7 +33,7 @@ const DAY_SECONDS = 86_400
 
 /**
  * Removes rows past their retention, in batches until none is left: handled messages, finished job runs and timers,
- * leases without a holder, and rows for search and charts. Never touches the ledger, which is append-only.
+ * idle leases, and rows for search and charts. Never touches the ledger, which is append-only.
  */
 export class CleanupWorker extends IntervalWorker<CleanupCounts> {
   readonly #role: Queryable

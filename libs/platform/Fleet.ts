@@ -103,9 +103,7 @@ export class Fleet {
     this.#waitFor(member)
   }
 
-  /**
-   * Starts the workers after the other fleet has stopped. It polls, because the other fleet does not report its stop.
-   */
+  /** Starts the workers after the other fleet has stopped. Polls, because the other fleet does not report its stop. */
   #waitFor(member: Member): void {
     const wakeup = new Wakeup(0, this.#clock)
     const loop: PollLoop = new PollLoop({

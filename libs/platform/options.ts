@@ -11,7 +11,6 @@ import {
 export interface PlatformOptions {
   /** Fixed list of databases. Exactly one of `databases`, `discovery` and a registered discovery is required. */
   readonly databases?: readonly PlatformDatabase[]
-  /** Discovery that returns the current databases. */
   readonly discovery?: PlatformDiscovery
   /** Interval of discovery. @default 30000 */
   readonly refreshMs?: number
@@ -28,7 +27,6 @@ export interface PlatformOptions {
    * @default 1000
    */
   readonly sealIntervalMs?: number
-  /** Retention of finished rows. */
   readonly retention?: RetentionOptions
   /** Maximum connections of this process's workers to all databases together. @default 50 */
   readonly connectionsMax?: number
@@ -76,7 +74,6 @@ export interface ResolvedPlatformOptions {
   readonly selection: Selection
 }
 
-/** Error that lists all invalid options. */
 export class PlatformOptionsError extends SymphonyError {
   readonly failures: readonly OptionFailure[]
 

@@ -51,7 +51,7 @@ export interface DispatchOptions extends CallOptions {
   readonly contextOf?: (context: RailContext) => RailContext
   /**
    * Called with an answer that arrives after the call was stopped. Such an answer is evidence, not the result. Not
-   * called for a throw or a malformed answer. It must not throw, because no caller is left to catch it.
+   * called for a throw or a malformed answer. Must not throw, because no caller is left to catch the error.
    */
   readonly onLateAnswer?: (result: RailResult) => void
 }
@@ -63,7 +63,6 @@ export function callRail(rail: LoadedRail, request: RailRequest, options: Dispat
   return signal?.aborted === true ? Promise.resolve(call.notSent()) : call.within(rail.timeoutMs, signal)
 }
 
-/** One call of a rail's `dispatch`. */
 class DispatchCall extends TimedWork<unknown, RailResult> {
   readonly #rail: LoadedRail
   readonly #request: RailRequest

@@ -13,7 +13,6 @@ export type ClassifiedAnswer<Kind extends string> = PaidAnswer | UnsuccessfulAns
 
 export interface PaidAnswer extends AnswerDetails {
   readonly kind: 'success'
-  /** Rail reference. */
   readonly reference: string
 }
 
@@ -77,7 +76,6 @@ export function classifyAnswer(
   return classify(rail, answer, isUnsuccessfulOutcome, redact)
 }
 
-/** Classifies the answer to an inquiry. */
 export function classifyStatus(
   rail: LoadedRail,
   status: unknown,

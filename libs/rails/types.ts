@@ -169,8 +169,7 @@ export interface RailRequest<Payload extends object = JsonObject> {
   readonly sequenceId: bigint
   readonly idempotencyKey: string
   /**
-   * Number of the attempt, from 1. For logs only: a request with other content would be a different request to the
-   * rail.
+   * Number of the attempt, from 1. For logs only: the rail would take a request with other content for another payment.
    */
   readonly attempt: number
   readonly payload: Payload

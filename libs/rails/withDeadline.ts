@@ -49,8 +49,8 @@ export function withDeadline<Value>(
 }
 
 /**
- * Work with a deadline, as `withDeadline` describes it. A subclass defines the work and the meaning of its result. It
- * is one object instead of several closures, because each payment creates it.
+ * Work with a deadline, as `withDeadline` describes it. A subclass defines the work and the meaning of its result. One
+ * object instead of several closures, because each payment creates one.
  */
 export abstract class TimedWork<Value, Result> implements AbortListener {
   readonly #context = new CallContext()

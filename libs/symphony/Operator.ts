@@ -240,7 +240,7 @@ export class Operator {
     return pages((page) => readReconciliationRuns(this.#control, { ...search, ...page }))
   }
 
-  /** Returns findings of reconciliations, newest first: open and closed ones, unless `state` selects. */
+  /** Returns findings of reconciliations, newest first. `state` selects open or closed ones. */
   findings(search: Omit<FindingSearch, 'before' | 'limit'> = {}): AsyncIterable<Finding> {
     requireKnownOptions(search, FINDING_FILTERS)
     return pages((page) => readFindings(this.#control, { ...search, ...page }))
@@ -306,7 +306,7 @@ class OperatorLimits {
     return { proposalId: await proposeOutboxLimit(this.#control, name, rule, reason) }
   }
 
-  /** Applies the proposal of another person. It holds for payments enqueued from then on. */
+  /** Applies the proposal of another person, to payments enqueued from then on. */
   async approve({ proposalId }: { readonly proposalId: string }): Promise<{ readonly name: string }> {
     return { name: await approveOutboxLimit(this.#control, proposalId) }
   }

@@ -55,7 +55,6 @@ export const SYMPHONY_OPTIONS: readonly string[] = Object.keys({
   DATABASE_OPTIONS,
 )
 
-/** Options of a worker. */
 export const WORKER_OPTIONS: readonly string[] = Object.keys({
   rails: true,
   railTimeoutMs: true,

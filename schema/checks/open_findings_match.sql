@@ -1,4 +1,4 @@
--- Findings without a closing are exactly the open findings, by which alerts fire.
+-- reconciliation_open_findings, which alerts read, holds exactly the findings without a closing.
 SELECT format('finding %s', COALESCE(f.finding_id, o.finding_id)) AS object,
   CASE WHEN f.finding_id IS NULL THEN 'closed' ELSE format('open, %s, %s', f.kind, f.severity) END AS expected,
   CASE WHEN o.finding_id IS NULL THEN 'closed' ELSE format('open, %s, %s', o.kind, o.severity) END AS found

@@ -23,7 +23,7 @@ BEGIN
   EXECUTE format('GRANT USAGE ON SCHEMA %I TO %s', current_schema(), v_roles);
 END
 $$;
--- Covers objects that are created later. The form without IN SCHEMA, because only that form revokes from PUBLIC.
+-- Covers objects that are created later. Uses the form without IN SCHEMA, because only that form revokes from PUBLIC.
 ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
 ALTER DEFAULT PRIVILEGES REVOKE USAGE ON TYPES FROM PUBLIC;
 
@@ -296,8 +296,8 @@ GRANT SELECT (
   returned
 ) ON payment_search TO symphony_readonly;
 GRANT EXECUTE ON FUNCTION rebuild_ledger_projection() TO symphony_control;
--- The API hashes destinations as operator, which reads payloads and may empty these tables anyway. Only auditors, which
--- read payloads, compare hashes: other readers could test guesses.
+-- The API hashes destinations as symphony_control, which reads payloads and may empty these tables anyway. Only
+-- symphony_auditor, which reads payloads, reads the hashes: other readers could test guesses.
 GRANT EXECUTE ON FUNCTION store_search_destinations(bigint, text, uuid[], bytea[]) TO symphony_control;
 GRANT SELECT ON payment_search_destinations TO symphony_auditor;
 

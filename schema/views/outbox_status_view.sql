@@ -3,7 +3,7 @@
 -- rail's field classes allow.
 
 CREATE OR REPLACE VIEW outbox_queue_parts WITH (security_barrier = true) AS
--- The planner expects two values of a boolean expression, and so it groups by hash.
+-- The planner estimates two values for a boolean expression, so it groups by hash.
 SELECT p.rail_type, p.is_message, p.outcome_unknown, p.hold_reason, p.blocked, p.lease_token IS NOT NULL AS leased,
   COALESCE(p.lease_expires_at <= statement_timestamp(), false) AS expired,
   p.next_attempt_at > statement_timestamp() AS later, p.attempt_count > 0 AS attempted,
@@ -16,7 +16,7 @@ COMMENT ON VIEW outbox_queue_parts IS
 
 CREATE OR REPLACE VIEW outbox_queue_status WITH (security_barrier = true) AS
 WITH stored AS (
-  -- The stored counts of a large queue, for twice the time after which a heartbeat counts again.
+  -- Stored counts of a large queue, valid for twice the time after which a heartbeat counts again.
   SELECT c.counted_at, c.parts FROM outbox_queue_counts c
   WHERE c.parts IS NOT NULL AND statement_timestamp()
     BETWEEN c.counted_at AND c.counted_at + 2 * c.count_again_after + interval '10 seconds'

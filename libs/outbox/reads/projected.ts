@@ -96,7 +96,7 @@ export async function countProjected(role: Queryable, filter: ProjectedFilter): 
   return { states, returned, truncated: seen === COUNTED_MAX }
 }
 
-/** Returns those of the ids that match the filter. */
+/** Returns the given ids that match the filter. */
 export async function narrowProjected(
   role: Queryable,
   ids: readonly string[],

@@ -119,8 +119,8 @@ export async function searchItems(
  */
 function stretchOf(role: Queryable, state: ItemState | undefined, kind: ItemKind): string {
   if (state === 'DISPATCHED' || state === 'FAILED') {
-    // FAILED items have their own index, in the order of failure. Its condition `attempt_no >= 1` is always true;
-    // queries without it never use this index.
+    // FAILED items have their own index, in the order of failure. Only queries that repeat its condition `attempt_no >=
+    // 1`, which is always true, use it.
     const place = state === 'FAILED' ? 'a.attempt_id' : 'a.outbox_id'
     return `SELECT a.outbox_id AS id, ${place} AS place, a.rail_type, a.participant_id, a.completed_at AS at, a.error_code,
         a.action = 'cancelled' AS cancelled, true AS matches, (

@@ -37,13 +37,12 @@ export interface SeriesCounts {
   readonly retried: number
   /** Attempts among retried that left the outcome unknown. */
   readonly unknown: number
-  /** Holds placed. */
   readonly held: number
   /** Returns recorded. */
   readonly returned: number
 }
 
-/** Range and position of the projection that answered. */
+/** Range of a read, and the time up to which it is complete. */
 export interface SeriesFrame {
   readonly grain: SeriesGrain
   /** Start of the first interval. */

@@ -28,7 +28,6 @@ export interface StatementLine {
   readonly railType: string | null
   readonly createdAt: string | null
   readonly state: StatementState | 'RETURNED' | null
-  /** Reference of the rail. */
   readonly reference: string | null
   /** Number of payments or returns. */
   readonly count: number

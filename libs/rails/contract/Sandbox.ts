@@ -5,7 +5,7 @@ import type { LoadedRail } from '../loadRails.js'
 import type { RailRequest } from '../types.js'
 
 export interface RailContractOptions {
-  /** Payload that the rail, or its sandbox, pays. It is paid several times, under different references. */
+  /** Payload that the rail, or its sandbox, pays several times, under different references. */
   readonly payload: JsonObject
   /** Payload that the rail refuses permanently. @default refusals are not checked */
   readonly refusedPayload?: JsonObject

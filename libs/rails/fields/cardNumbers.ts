@@ -18,9 +18,9 @@ export function refuseCardNumbers(payload: JsonObject, rules: readonly FieldRule
 /**
  * Returns whether a text holds a card number: 13 to 19 digits that pass the Luhn check, in one piece or in groups. All
  * combinations of adjacent groups are tried, because a number may stand beside another (`4111 1111 1111 1111 12/29`).
- * Digits in one piece are tried only as a whole: by trying their parts too, most ids of that length would be refused
- * instead of one in ten. A run of more than 19 digits is searched at every position unless it is an IBAN, because it
- * probably hides a number.
+ * Digits in one piece are tried only as a whole. Trying their parts would refuse most ids of that length instead of one
+ * in ten. A run of more than 19 digits is searched at every position unless it is an IBAN, because it probably hides a
+ * number.
  */
 export function holdsCardNumber(text: string): boolean {
   // Digits of other scripts and invisible characters hide a number from a pattern, but not from a reader.

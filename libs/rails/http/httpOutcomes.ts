@@ -2,8 +2,8 @@ import type { RailOutcome } from '../types.js'
 
 /**
  * Outcomes of HTTP statuses, unless `statusOutcomes` overrides them. 2xx with a reference is a success. Any other
- * unlisted status is unknown. That includes redirects (303 follows a completed action) and every 5xx: a gateway that
- * timed out does not know the rail's outcome.
+ * unlisted status is unknown, including redirects (303 follows a completed action) and every 5xx: a gateway that timed
+ * out does not know the rail's outcome.
  */
 export const HTTP_STATUS_OUTCOMES: Readonly<Record<number, RailOutcome>> = Object.freeze({
   // Refused because of the content, which would be the same in the next attempt.

@@ -15,7 +15,6 @@ export interface BookPage {
   readonly next: number | null
 }
 
-/** Payment in the book. */
 export interface BookEntry {
   readonly reference: string
   readonly railReference: string

@@ -49,8 +49,8 @@ export const SIMULATED_CODES = Object.freeze({
 }) satisfies RailCodes
 
 /**
- * Creates a rail that fails in every way a real one does, on demand or at random. It keeps a durable rail book outside
- * the database, so that both can be reconciled (`readBook`).
+ * Creates a rail that fails in every way a real one does, on demand or at random. Tests reconcile the ledger with its
+ * durable rail book (`readBook`), which is outside the database.
  */
 export function simulatedRail(options: SimulatedRailOptions): Rail {
   const {

@@ -72,8 +72,8 @@ RETURN p_value IS NOT NULL AND char_length(p_value) <= 255
 COMMENT ON FUNCTION is_inbox_id(text) IS
   'Returns true for 1 to 255 characters, not all of them blank, none of them a control character.';
 
--- W3C Trace Context: a traceparent of version 00, then optionally a space and a tracestate. It comes from untrusted
--- headers and no payment depends on it, so an invalid one becomes null.
+-- W3C Trace Context: a traceparent of version 00, then optionally a space and a tracestate. The headers are untrusted
+-- and no payment depends on them, so an invalid context becomes null.
 CREATE OR REPLACE FUNCTION trace_context_or_null(p_value text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
@@ -86,11 +86,11 @@ END;
 COMMENT ON FUNCTION trace_context_or_null(text) IS 'Returns the trace context, or null if it is invalid.';
 
 -- A list must be one-dimensional with the lower bound 1, so that subscripts and unnest() see the same elements. The
--- body has no subquery, so that PostgreSQL inlines it. Joined with `!`, a legal id character, one regex finds any
--- illegal one. Joined with a space, a run of 129 non-spaces is an id that is too long.
+-- body has no subquery, so that PostgreSQL inlines it. In the values joined with `!`, a legal id character, one regex
+-- finds any illegal character. In the values joined with a space, a run of 129 non-spaces is an id that is too long.
 CREATE OR REPLACE FUNCTION is_id_list(p_values text[]) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
--- Not BETWEEN: PostgreSQL prints it as a nested AND and parses that as a flat one, so a dump and restore would change
+-- Not BETWEEN, which PostgreSQL prints as a nested AND and parses again as a flat one: a dump and restore would change
 -- the body.
 RETURN cardinality(p_values) >= 1 AND cardinality(p_values) <= 1000
   AND array_dims(p_values) = format('[1:%s]', cardinality(p_values))
@@ -181,15 +181,15 @@ RETURN p_text COLLATE "C" ~ '[:,[] ?-?([0-9][.]?){16}';
 COMMENT ON FUNCTION shows_long_number(text) IS
   'Returns true if the text of JSON values may hold a number of 16 digits or more.';
 
--- Most payloads are small, and their text shows neither a long number nor 33 brackets. The text is an argument of the
--- next function, because an inlined SQL function would produce it for each use.
+-- Most payloads are small, and their text shows neither a long number nor 33 brackets. is_plain_payload_text takes the
+-- text as an argument, because an inlined SQL function would compute it for each use.
 CREATE OR REPLACE FUNCTION small_payload_text(p_payload jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE WHEN pg_column_size(p_payload) <= 1024 AND jsonb_typeof(p_payload) = 'object' THEN p_payload::text END;
 COMMENT ON FUNCTION small_payload_text(jsonb) IS
   'Returns the text of a payload of at most 1 KiB; null for a larger one, or one that is no object.';
 
--- replace(), because translate() takes eight times as long.
+-- Uses replace(), because translate() is slower.
 CREATE OR REPLACE FUNCTION count_open_brackets(p_text text) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN octet_length(p_text) - octet_length(replace(replace(p_text, '{', ''), '[', ''));

@@ -35,7 +35,7 @@ BEGIN
       WITH ORDINALITY AS g(source, message_id, topic, payload, not_before, ordinal)
     ORDER BY g.source COLLATE "C", g.message_id COLLATE "C", g.ordinal
   LOOP
-    -- One microsecond apart, so that claims keep the order of the batch.
+    -- Passes times one microsecond apart, so that claims keep the order of the batch.
     SELECT s.* INTO v_sighted
     FROM upsert_inbox_message(v_given.source, v_given.message_id, v_given.topic, v_given.payload,
       inbox_content_hash(v_given.topic, v_given.payload::text), v_given.not_before,

@@ -49,8 +49,6 @@ $$;
 COMMENT ON FUNCTION cancel_outbox_instruction(text, text, text) IS
   'Cancels the newest item of a payment, like cancel_outbox_item. The payment is named by instruction id and key.';
 
--- Internal functions.
-
 CREATE OR REPLACE FUNCTION cancel_unsent_outbox_item(p_outbox_id uuid, p_newest boolean, p_reason text)
 RETURNS TABLE (outbox_id uuid, attempt_id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -111,8 +109,8 @@ BEGIN
     PERFORM raise_not_cancellable(p_outbox_id, 'LATE_OUTCOME');
   ELSIF v_item.outcome_unknown THEN
     PERFORM raise_not_cancellable(p_outbox_id, 'OUTCOME_UNKNOWN');
-  -- The outcome of an item that was pending at the freeze is unknown, also before a heartbeat has marked it. On a
-  -- restored server no worker may have called yet, so this call begins the epoch, which may freeze dispatch.
+  -- The outcome of an item that was pending at the freeze is unknown, also before a heartbeat has marked it. If no
+  -- worker has called since a restore, current_dispatch_epoch begins the epoch here, which may freeze dispatch.
   ELSIF (SELECT e.frozen AND v_item.created_at <= e.frozen_at FROM current_dispatch_epoch(p_actor) e) THEN
     PERFORM raise_not_cancellable(p_outbox_id, 'DISPATCH_FROZEN');
   END IF;

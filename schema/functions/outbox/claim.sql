@@ -1,7 +1,7 @@
 -- Claims. A claim leases rows and removes none, so a crash costs one lease length and never a row.
 
--- The planner inlines this function, so that the partial index ix_pending_claimable serves the condition. It is not a
--- view: each claim would lock the view, and a deployment that replaces it could deadlock with a claim.
+-- The planner inlines this function, so that the partial index ix_pending_claimable serves the condition. Each claim
+-- would lock a view, and a deployment that replaces the view could deadlock with a claim.
 CREATE OR REPLACE FUNCTION is_claimable_item(p_lease_token uuid, p_hold_reason text, p_blocked boolean) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_lease_token IS NULL AND p_hold_reason IS NULL AND NOT p_blocked;

@@ -439,8 +439,8 @@ COMMENT ON FUNCTION record_completion_events(uuid[], text, timestamptz, boolean)
   'Internal: appends the events of a completion: new holds always, all others if the full trail is on.';
 
 -- The fast path of a completion, for a batch of successes. One statement deletes the items and inserts their ledger
--- rows. If a lease has expired, a token does not match, or a lease is listed twice, it changes nothing and returns no
--- row. Then the slow path records the batch.
+-- rows. If a lease has expired, a token does not match, or a lease is listed twice, the function changes nothing and
+-- returns no row. The slow path then records the batch.
 --
 -- The DELETE locks rows in the order of ids, as lock_live_outbox_leases does. It reads the last attempt in its own
 -- snapshot. That is safe: a transaction that appends an attempt also ends the lease, and the DELETE skips the row.

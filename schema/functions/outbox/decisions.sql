@@ -175,8 +175,6 @@ $$;
 COMMENT ON FUNCTION withdraw_outbox_proposal(uuid, text) IS
   'Withdraws or refuses an open proposal; the item does not change.';
 
--- Internal functions.
-
 -- A transaction-wide snapshot would hide another actor's open proposal, or a late report that the rail paid.
 CREATE OR REPLACE FUNCTION require_read_committed() RETURNS void
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
@@ -315,8 +313,8 @@ END
 $$;
 COMMENT ON FUNCTION lock_held_outbox_item(uuid, text, text) IS 'Internal: locks a held item, or raises P7001 or P7006.';
 
--- While a proposal is open, no other decision about the item is allowed, not even one of a single person: the approver
--- must decide about the same state as the proposer.
+-- While a proposal is open, no other decision about the item is allowed: the approver must decide about the same state
+-- as the proposer.
 CREATE OR REPLACE FUNCTION require_no_open_proposal(p_outbox_id uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

@@ -79,7 +79,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 DECLARE
-  -- Variables, because a function copies a list that its caller builds in the call, and two functions read these.
+  -- Builds each list once: two functions read it, and a list built in a call would be copied for each of them.
   v_instruction_ids CONSTANT text[] := ARRAY[p_instruction_id];
   v_participant_ids CONSTANT text[] := ARRAY[p_participant_id];
   v_idempotency_keys CONSTANT text[] := ARRAY[p_idempotency_key];
@@ -285,10 +285,10 @@ COMMENT ON FUNCTION find_new_outbox_items(text[], text[], text) IS
   'for another instruction.';
 
 -- Groups the new items of a call by participant. Per new item: stream_nos (number of its stream), places (position
--- among the new items of the stream), follow_ordered (whether an earlier one of these is ordered). Per stream, in byte
--- order of the names: participants and shares (count of new items). fresh has the new items by key and instruction:
--- every call inserts in this order, so that two calls cannot deadlock. The key comes first, because within a key scope
--- the key alone is unique.
+-- among the new items of the stream), follow_ordered (whether an earlier new item of the stream is ordered). Per
+-- stream, in byte order of the names: participants and shares (count of new items). fresh has the new items by key and
+-- instruction: every call inserts in this order, so that two calls cannot deadlock. The key comes first, because within
+-- a key scope the key alone is unique.
 CREATE OR REPLACE FUNCTION place_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_ordered boolean[],
   p_is_new boolean[],
@@ -424,7 +424,7 @@ DECLARE
   v_shares integer[] := '{1}';
   v_fresh integer[] := '{1}';
   v_outcome_topic text[] := p_outcome_topic;
-  -- Per stream: the sequence number after those of this call; whether an ordered item is pending.
+  -- Per stream: the next sequence number after this call; whether an ordered item is pending.
   v_next_numbers bigint[];
   v_has_ordered boolean[];
   v_now timestamptz;
@@ -451,13 +451,13 @@ BEGIN
       FROM place_outbox_items(p_instruction_ids, p_participant_ids, p_idempotency_keys, p_ordered, v_is_new);
     END IF;
     BEGIN
-      -- 2. Take sequence numbers. That locks the participants' rows, in the order of their names.
+      -- 2. Take sequence numbers, which locks the participants' rows in the order of their names.
       IF v_is_new IS NULL THEN
         WITH numbered AS (
           UPDATE participant_outbox_sequences s SET next_sequence_id = s.next_sequence_id + g.share
           FROM unnest(v_participants, v_shares) AS g(participant_id, share)
-          -- A range instead of an equality: for an equality the planner may read all participants in index order, for
-          -- the range it looks up one name after the other.
+          -- A range instead of an equality. For an equality the planner may read all participants in index order; for
+          -- the range it looks up each name.
           WHERE s.participant_id >= g.participant_id AND s.participant_id <= g.participant_id
           RETURNING s.next_sequence_id
         )

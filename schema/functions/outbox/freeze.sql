@@ -7,12 +7,12 @@
 --   freeze   claims return nothing and no marked dispatch begins; enqueue, complete, renew, release and repair stay
 --            possible. The outcome of every pending item becomes unknown, so that the policy of its rail decides
 --
--- Two comparisons find a loss. First, the server differs from that of the last epoch after a dump restored elsewhere, a
--- recovery to a point in time, or a failover. Second, a worker's last heartbeat is missing from the data on an older
--- copy on the same server, which looks like a restart. docs/operate/restore.md lists the cases that neither finds.
+-- Two comparisons find a loss. The server differs from the server of the last epoch after a dump restored elsewhere, a
+-- recovery to a point in time, or a failover. An older copy on the same server, which looks like a restart, lacks a
+-- worker's last heartbeat. docs/operate/restore.md lists the cases that neither comparison finds.
 
--- Workers call this when they start, when their server has changed, and with each heartbeat. The arguments are the
--- values that the worker's previous call returned, null at the first call.
+-- Workers call this function when they start, when their server has changed, and with each heartbeat. The arguments are
+-- the values that the worker's previous call returned, null at the first call.
 CREATE OR REPLACE FUNCTION check_dispatch_epoch(
   p_worker_id text, p_epoch_id uuid DEFAULT NULL, p_beat_no bigint DEFAULT NULL, p_beat_at timestamptz DEFAULT NULL
 ) RETURNS TABLE (
@@ -217,7 +217,7 @@ BEGIN
   IF NOT FOUND OR p_last_epoch_no IS NULL THEN
     RETURN;
   END IF;
-  -- An unknown (null) value on either side matches.
+  -- A null on either side means unknown and counts as equal.
   IF v_server.system_identifier <> v_last.system_identifier THEN
     v_cause := 'ANOTHER_SERVER';
     v_reason := format('the server has system identifier %s, the previous one had %s',
@@ -249,7 +249,7 @@ $$;
 COMMENT ON FUNCTION begin_dispatch_epoch(integer, text) IS
   'Internal: records the server of a new epoch, and freezes dispatch unless no commit can have been lost.';
 
--- A hosting provider may not allow these functions. An unavailable value is null, not an error.
+-- A hosting provider may not allow the functions that this one calls. An unavailable value is null, not an error.
 CREATE OR REPLACE FUNCTION server_identity()
 RETURNS TABLE (system_identifier bigint, timeline integer, database_oid oid, recovery_target text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

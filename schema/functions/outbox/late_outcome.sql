@@ -57,8 +57,7 @@ BEGIN
   END IF;
 
   IF v_is_pending THEN
-    -- A success outranks every other report. It also makes the outcome unknown, so that no automatic path fails this
-    -- item.
+    -- A success outranks every other report and makes the outcome unknown, so that no automatic path fails this item.
     UPDATE payment_outbox_pending p
     SET late_outcome = CASE WHEN p.late_outcome ->> 'state' = 'DISPATCHED' THEN p.late_outcome ELSE v_detail END,
       outcome_unknown = p.outcome_unknown OR p_state = 'DISPATCHED'

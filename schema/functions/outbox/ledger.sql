@@ -67,7 +67,7 @@ $$;
 COMMENT ON FUNCTION append_outbox_scope_event(text, text, text, jsonb) IS
   'Internal: appends one event about a scope other than an item, such as a rail or a participant; returns its id.';
 
--- Functions on the hot path read the setting themselves, because this call costs more.
+-- Functions on the hot path read full_trail themselves, because this call costs more.
 CREATE OR REPLACE FUNCTION append_trail_events(p_event_type text, p_actor text, p_outbox_ids uuid[],
   p_detail jsonb) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

@@ -163,8 +163,6 @@ $$;
 COMMENT ON FUNCTION withdraw_outbox_limit(uuid, text) IS
   'Withdraws or refuses an open proposal of a limit; the limit does not change.';
 
--- Internal functions.
-
 CREATE OR REPLACE FUNCTION lock_open_limit_proposal(p_proposal_id uuid) RETURNS outbox_limit_proposals
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -256,7 +254,7 @@ BEGIN
   v_added := array_fill(0::numeric, ARRAY[cardinality(v_limits)]);
   v_exceeded := v_was_exceeded;
 
-  -- 2. Find the limits of each payment, and those that hold it whatever the usage is.
+  -- 2. Find the windows of each payment, and the limits that hold the payment whatever the usage is.
   FOR v_item IN
     SELECT p.outbox_id, m.amount, c.*
     FROM unnest(p_outbox_ids) WITH ORDINALITY AS g(outbox_id, ordinal)
@@ -279,7 +277,7 @@ BEGIN
     ) c
     ORDER BY g.ordinal
   LOOP
-    -- 3. Compare it with the windows. A held payment does not count.
+    -- 3. Compare the payment with the windows. A held payment does not count.
     v_exceeded_name := NULL;
     IF v_item.unreadable_by IS NULL AND v_item.approval_by IS NULL THEN
       FOREACH v_no IN ARRAY COALESCE(v_item.window_nos, '{}') LOOP
@@ -324,8 +322,8 @@ $$;
 COMMENT ON FUNCTION apply_outbox_limits(uuid[]) IS
   'Internal: holds the new payments of a call that a limit does not allow, and counts the others.';
 
--- Adds the usage to the current bucket. If another transaction has locked its row, adds a second row instead. Under a
--- stricter isolation level every call adds a row, because an update could raise 40001.
+-- Adds the usage to the current bucket, a hundredth of the window. If another transaction has locked the bucket's row,
+-- adds a second row. Under a stricter isolation level every call adds a row, because an update could raise 40001.
 CREATE OR REPLACE FUNCTION count_outbox_limit(
   p_limit outbox_limits, p_used numeric, p_exceeded boolean, p_now timestamptz
 ) RETURNS void

@@ -54,8 +54,8 @@ $$;
 COMMENT ON FUNCTION settle_ordered_heads(uuid[]) IS
   'Internal: halts or advances the ordered streams of these terminal attempts.';
 
--- Unblocks the first ordered item of each participant, unless it is paused. Idempotent. It repeats the query after each
--- step, because another transaction may have completed the item while this one waited for the row.
+-- Unblocks the first ordered item of each participant that is not paused. Idempotent. The loop repeats the query,
+-- because another transaction may have completed the item while this one waited for the row.
 --
 -- A REPEATABLE READ snapshot misses later enqueues and verifications. The function therefore locks the rows that they
 -- change (the participant's sequence, the marked item), which raises 40001 after such a change. An item whose enqueue
@@ -184,7 +184,7 @@ BEGIN
   INSERT INTO participant_outbox_policies (participant_id, on_ordered_failure)
   VALUES (p_participant_id, p_on_ordered_failure)
   ON CONFLICT (participant_id) DO UPDATE SET on_ordered_failure = EXCLUDED.on_ordered_failure;
-  -- A scope of its own, because the row lock above does not order the events of a pause of the participant.
+  -- Uses its own scope, because the row lock above does not order the events of a pause of the participant.
   PERFORM append_outbox_scope_event('POLICY_SET', outbox_actor(), 'policy:' || p_participant_id,
     jsonb_build_object('on_ordered_failure', p_on_ordered_failure));
 END

@@ -2,8 +2,8 @@
 --
 -- The transaction that records a terminal outcome, a hold, the end of a hold or a return also enqueues one message to
 -- the topic. The messages of a payment, redrives included, form an ordered stream of their own. Its participant is the
--- outbox id of the payment's first item, so that a completion waits for no enqueuer. outcomeNo is the sequence number
--- in that stream.
+-- outbox id of the payment's first item, so that a completion never waits for an enqueue. outcomeNo is the sequence
+-- number in that stream.
 
 -- With a null p_state the attempts are terminal, and their states are reported; p_outbox_ids may then be null.
 CREATE OR REPLACE FUNCTION send_outcome_messages(
@@ -58,7 +58,7 @@ BEGIN
   IF v_first_ids IS NULL THEN
     RETURN;
   END IF;
-  -- 2. Read the next number of each stream. That locks the stream's row until the transaction ends.
+  -- 2. Read the next number of each stream, which locks the stream's row until the transaction ends.
   v_numbers := reserve_outbox_numbers(v_first_ids, array_fill(0, ARRAY[cardinality(v_first_ids)]));
   -- 3. Enqueue the messages.
   PERFORM admit_outbox_items(v_first_ids, v_first_ids, v_numbers::text[], v_topics,

@@ -1,4 +1,5 @@
--- Claims call this only while a pause exists. Each lookup is by key, so that its cost does not grow with the pauses.
+-- Claims call this function only while a pause exists. Each lookup is by key, so the cost does not grow with the
+-- pauses.
 CREATE OR REPLACE FUNCTION is_outbox_paused(p_participant_id text, p_ordered boolean) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

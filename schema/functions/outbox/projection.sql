@@ -57,7 +57,7 @@ BEGIN
     WHERE a.outbox_id = t.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
   ) a ON true
   LEFT JOIN LATERAL (
-    -- A declaration that comes later hides the amount from readers, not from this table: reads check it again.
+    -- A later declaration hides the amount from readers but not in this table, so reads check the classes again.
     SELECT payload_amount(COALESCE(p.payload, a.payload)) AS amount,
       payload_currency(COALESCE(p.payload, a.payload)) AS currency
     WHERE NOT i.is_message AND NOT EXISTS (SELECT 1 FROM outbox_rails r WHERE r.rail_type = i.rail_type
@@ -151,7 +151,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN;
   END IF;
-  -- The concatenation reads the stored value once. Otherwise each entry would read it again.
+  -- The concatenation detoasts the value once. Otherwise each entry would detoast it again.
   SELECT b.block_no, b.row_count, b.sealed_at, b.entries || ''::bytea AS entries INTO v_block
   FROM payment_outbox_blocks b WHERE b.block_no > v_last ORDER BY b.block_no LIMIT 1;
   IF NOT FOUND THEN
@@ -204,7 +204,8 @@ BEGIN
   THEN
     PERFORM refuse_argument('p_destination_hmacs', 'one hash of 32 bytes per outbox id');
   END IF;
-  -- Only one of several processes stores a block. One that read before a rebuild, or has another key, stores none.
+  -- Of several processes, one stores the block. A process that read it before a rebuild, or has another key, stores
+  -- nothing.
   UPDATE ledger_projection p SET hashed_block = p_block_no, hash_key = p_hash_key
   WHERE p.hashed_block = p_block_no - 1 AND p.last_block >= p_block_no
     AND COALESCE(p.hash_key, p_hash_key) = p_hash_key;

@@ -22,8 +22,8 @@ BEGIN
   SELECT * INTO v_item FROM enqueue_payment_outbox(p_instruction_id, p_participant_id, p_idempotency_key, p_rail_type,
     p_payload, p_key_scope => p_key_scope, p_outcome_topic => p_outcome_topic, p_replaces => p_replaces);
   IF v_item.created THEN
-    -- A limit may have held the item already. Its reason stays, and so does its name in the detail of the hold: the
-    -- release then counts for the limit.
+    -- A limit may have held the item already. The hold keeps the reason and the name of the limit, so that the release
+    -- counts for the limit.
     UPDATE payment_outbox_pending p
     SET hold_reason = COALESCE(p.hold_reason, 'PAYMENT_APPROVAL'), held_by = v_actor, held_at = clock_timestamp()
     WHERE p.outbox_id = v_item.outbox_id

@@ -19,13 +19,11 @@ $$;
 COMMENT ON FUNCTION redrive_outbox_item(uuid, text) IS
   'Proposes to send a FAILED item again, as a new item of the same instruction. A second person must approve.';
 
--- The key that an item and its redrives share.
 CREATE OR REPLACE FUNCTION outbox_base_key(p_idempotency_key text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN regexp_replace(p_idempotency_key, '~redrive~[0-9]+$', '');
 COMMENT ON FUNCTION outbox_base_key(text) IS 'Internal: returns an idempotency key without its redrive number.';
 
--- A payment is one item and its redrives.
 CREATE OR REPLACE FUNCTION outbox_payment_items(p_outbox_id uuid) RETURNS SETOF payment_outbox_identities
 LANGUAGE sql STABLE ROWS 2 SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -39,8 +37,8 @@ $$;
 COMMENT ON FUNCTION outbox_payment_items(uuid) IS
   'Internal: returns every item of the payment of this item, itself included.';
 
--- The lock of the payment's first identity orders changes to several of its items. It is taken before the lock of an
--- item.
+-- Locks the payment's first identity, which orders changes to several of its items. Callers take this lock before the
+-- lock of an item.
 CREATE OR REPLACE FUNCTION lock_outbox_payment(p_outbox_id uuid) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -53,8 +51,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION lock_outbox_payment(uuid) IS 'Internal: locks the payment of this item.';
 
--- No other item of the payment may be pending or paid, no item of it may be cancelled, no item may replace it, and no
--- late report may say that the rail paid. Returns the position in the ordered stream, or null for the end.
+-- No item of the payment may be pending, paid or cancelled. No item may replace it, and no late report may say that the
+-- rail paid. Returns the position in the ordered stream, or null for the end.
 CREATE OR REPLACE FUNCTION lock_redrivable_outbox_item(p_outbox_id uuid) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -135,7 +133,7 @@ BEGIN
     AND NOT EXISTS (
       SELECT 1 FROM payment_outbox_pending p
       WHERE p.outbox_id = i.outbox_id AND p.lease_token IS NULL AND p.attempt_count = 0 OFFSET 0)
-    -- A cancellation as the first attempt: the item was never sent.
+    -- An item whose first attempt is a cancellation was never sent.
     AND NOT EXISTS (
       SELECT 1 FROM payment_outbox_attempts a
       WHERE a.outbox_id = i.outbox_id AND a.attempt_no = 1 AND a.action = 'cancelled' OFFSET 0)
@@ -181,7 +179,7 @@ BEGIN
     ARRAY[outbox_base_key(v_item.idempotency_key) || '~redrive~' || v_number], ARRAY[v_item.rail_type],
     ARRAY[v_payload], NULL, ARRAY[v_item.ordered], p_outbox_id, ARRAY[v_item.traceparent], v_item.is_message,
     NULL, p_position, ARRAY[v_item.outcome_topic], NULL) e;
-  -- A pause does not block a head that is locked. Blocks such an item here, so that the redrive is sent before it.
+  -- A pause skips a locked head. The redrive blocks such a head here, so that the redrive is sent first.
   IF p_position IS NOT NULL THEN
     WITH blocked AS (
       UPDATE payment_outbox_pending p SET blocked = true

@@ -116,8 +116,8 @@ BEGIN
   PERFORM roll_up_outbox_tallies();
   PERFORM prune_outbox_limit_usage();
   PERFORM prune_reconciliation_uploads();
-  -- A row that cannot be repaired must not block the others, so this call skips it. It skips at most 1,000 such rows,
-  -- and the next call tries them again.
+  -- A row that cannot be repaired must not block the others. This call skips at most 1,000 such rows, and the next call
+  -- tries them again.
   LOOP
     v_now := clock_timestamp();
     v_expired := ARRAY(

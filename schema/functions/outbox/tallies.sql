@@ -49,9 +49,9 @@ $$;
 COMMENT ON FUNCTION roll_up_outbox_tallies() IS
   'Internal: adds the tallies of recorded attempts to totals per minute.';
 
--- supervisor_outbox_status would read a million pending items for a second. The bounds of the size keep small queues
--- exact, and heartbeats shorter than their timeout. Counting comes before the first write, because sealing waits for
--- older writing transactions.
+-- Stores counts, because supervisor_outbox_status takes a second to read a million pending items. The bounds of the
+-- size keep small queues exact, and heartbeats shorter than their timeout. Counting comes before the first write,
+-- because sealing waits for older writing transactions.
 CREATE OR REPLACE FUNCTION count_outbox_queue(p_items_min bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

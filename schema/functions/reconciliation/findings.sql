@@ -1,4 +1,4 @@
--- Findings of a reconciliation, what follows from them, and their closing.
+-- Findings of a reconciliation, the returns and proposals that follow from them, and their closing.
 
 CREATE OR REPLACE FUNCTION close_reconciliation_finding(p_finding_id uuid, p_reason text) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -45,8 +45,6 @@ END
 $$;
 COMMENT ON FUNCTION close_reconciliation_finding(uuid, text) IS
   'Closes a finding with a reason. The finding stays; the event FINDING_CLOSED names the person.';
-
--- Internal functions.
 
 CREATE OR REPLACE FUNCTION add_payment_findings(
   p_run_id uuid, p_kind text, p_severity text, p_outbox_ids uuid[], p_extra jsonb DEFAULT '{}'
@@ -117,8 +115,8 @@ RETURN jsonb_build_object('kind', p_entry.kind, 'account', p_entry.account, 'ban
 COMMENT ON FUNCTION describe_reconciled_entry(reconciliation_entries) IS
   'Internal: returns what the bank says about an entry, for a finding.';
 
--- Records the return of a reversed payment. Not if the bank paid twice or another amount: the reversal may correct that
--- fault, and the payment is then not returned.
+-- Records the return of a reversed payment, unless the bank paid twice or another amount. The reversal may then correct
+-- that fault, and the payment is not returned.
 CREATE OR REPLACE FUNCTION return_reversed_payment(p_entry reconciliation_entries) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

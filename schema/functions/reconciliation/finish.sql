@@ -53,8 +53,8 @@ BEGIN
   ELSE
     SELECT w.checked_from, w.checked_to INTO v_run.checked_from, v_run.checked_to
     FROM reconciliation_window(p_rail_type, v_run.accounts, p_period_from, p_period_to, p_settlement_days) w;
-    -- 3. Compare. A dry run ends with an error, which undoes its writes and keeps the variables. No statement inside
-    -- raises this code.
+    -- 3. Compare. A dry run raises active_sql_transaction, which undoes its writes and keeps the variables. No
+    -- statement inside raises that code.
     BEGIN
       v_run := compare_reconciliation(v_run, p_upload_id);
       IF p_dry_run THEN
@@ -87,9 +87,9 @@ COMMENT ON FUNCTION finish_reconciliation(uuid, bigint, text, text, bytea, text[
   'Compares the entries of an upload with the ledger of a rail, and records the run with its findings. The same file '
   'with the same options again returns the first run. A dry run records nothing.';
 
--- Times in which a payment must have been dispatched to be in a statement of this period: until the settlement days
--- before its end. The window continues that of the run before, if that run ended at most four days (a weekend with
--- holidays) before this period. Otherwise it starts with the period.
+-- The window ends the settlement days before the end of the period. It begins at the end of the previous run's window,
+-- if that run's period ended at most four days (a weekend with holidays) before this period. Otherwise it begins with
+-- the period.
 CREATE OR REPLACE FUNCTION reconciliation_window(
   p_rail_type text, p_accounts text[], p_period_from timestamptz, p_period_to timestamptz, p_settlement_days integer
 ) RETURNS TABLE (checked_from timestamptz, checked_to timestamptz)
@@ -135,8 +135,6 @@ END
 $$;
 COMMENT ON FUNCTION reconciliation_digests(uuid) IS
   'Returns the digests of the entries and findings of a run: SHA-256 of the SHA-256 of each row, in order.';
-
--- Internal functions.
 
 CREATE OR REPLACE FUNCTION new_reconciliation_run(
   p_upload_id uuid, p_entries bigint, p_rail_type text, p_format text, p_file_hash bytea, p_statement_ids text[],
@@ -260,8 +258,8 @@ BEGIN
     v_run.checked_to) m);
   PERFORM add_payment_findings(v_run.run_id, 'recorded_not_paid', 'critical', v_missing);
 
-  -- 5. Record returns, propose decisions about held payments, and list unknown entries. These lock payments, so they
-  -- come last.
+  -- 5. Record returns, propose decisions about held payments, and list unknown entries. Returns and proposals lock
+  -- payments, so they come last.
   PERFORM add_entry_finding(v_run.run_id, 'unknown_entry', 'info', e, '{}')
   FROM reconciliation_entries e WHERE e.run_id = v_run.run_id AND e.outbox_id IS NULL;
   PERFORM add_entry_finding(v_run.run_id, 'reversed', 'warning', e, return_reversed_payment(e))
@@ -290,8 +288,8 @@ $$;
 COMMENT ON FUNCTION compare_reconciliation(reconciliation_runs, uuid) IS
   'Internal: compares the staged entries with the ledger and records run, entries, findings, returns and proposals.';
 
--- The same text in every session: hashes and times do not depend on bytea_output and TimeZone. libs/ledger/db.ts
--- compares each run with its event by the same expression.
+-- Returns the same text in every session: hashes and times do not depend on bytea_output and TimeZone.
+-- libs/ledger/db.ts compares each run with its event by the same expression.
 CREATE OR REPLACE FUNCTION describe_reconciliation_run(p_run reconciliation_runs) RETURNS jsonb
 LANGUAGE sql STABLE
 RETURN to_jsonb(p_run) - '{event_id,actor}'::text[] || jsonb_build_object(
@@ -321,15 +319,16 @@ AS $$
         WHEN t.is_matched THEN 'matched'
         WHEN a.state = 'FAILED' THEN 'failed'
         WHEN a.state IS NULL THEN CASE WHEN q.hold_reason IS NULL THEN 'pending' ELSE 'held' END
-        -- An annotation without an amount says that no key can read it any more: there is nothing to compare.
+        -- An annotation without an amount means that no key can decrypt the amount any more, so there is nothing to
+        -- compare.
         WHEN COALESCE(n.amount, a.amount) IS NULL OR COALESCE(n.currency, a.currency) IS NULL
           THEN CASE WHEN n.covered IS NULL THEN 'unreadable' ELSE 'matched' END
         WHEN e.amount = COALESCE(n.amount, a.amount) AND e.currency = COALESCE(n.currency, a.currency) THEN 'matched'
         ELSE 'differs'
       END AS verdict
     FROM (
-      -- If several entries name a payment, it is paid twice, whichever is taken. In order, because the rows that the
-      -- next joins read are in this order too.
+      -- If several entries name a payment, the verdict is twice, whichever entry is taken. Sorted by id, because the
+      -- rows that the next joins read are in this order too.
       SELECT DISTINCT ON (u.outbox_id) u.outbox_id, u.is_matched FROM reconciliation_uploads u
       WHERE u.upload_id = p_upload_id AND u.kind = 'payout' AND u.rail_type = p_rail_type ORDER BY u.outbox_id
     ) t
@@ -355,7 +354,8 @@ $$;
 COMMENT ON FUNCTION judge_reconciled_payments(uuid, text) IS
   'Internal: compares each payment that an upload names with the booked debits of all runs.';
 
--- Ids of attempts are UUIDs of version 7, made when the attempt ends. The hour allows for a clock that was set back.
+-- Searches attempts by id, a UUID of version 7 made when the attempt ends. The hour allows for a clock that was set
+-- back.
 CREATE OR REPLACE FUNCTION missing_reconciled_payments(
   p_upload_id uuid, p_rail_type text, p_checked_from timestamptz, p_checked_to timestamptz
 ) RETURNS SETOF uuid
@@ -371,7 +371,7 @@ AS $$
       AND t.completed_at >= p_checked_from AND t.completed_at < p_checked_to
       AND NOT EXISTS (
         SELECT 1 FROM reconciliation_entries d WHERE d.outbox_id = t.outbox_id AND d.kind = 'payout' OFFSET 0)
-    -- Almost every payment has an entry. OFFSET lets only the others reach the next conditions.
+    -- Almost every payment has an entry. OFFSET 0 lets only the others reach the next conditions.
     OFFSET 0
   ) a
   WHERE NOT EXISTS (

@@ -56,7 +56,7 @@ BEGIN
         THEN ARRAY['p_bank_references', 'text of 1 to 200 characters, or null']
       WHEN g.reference IS NOT NULL AND NOT is_short_text(g.reference, 200)
         THEN ARRAY['p_shown_references', 'text of 1 to 200 characters, or null']
-      -- 20 ids of 36 characters and 19 commas. A regex takes ten times as long.
+      -- 20 ids of 36 characters and 19 commas are 739 bytes. translate() is faster than a regex.
       WHEN octet_length(g.candidates) > 739 OR octet_length(g.candidates) % 37 <> 36
         OR translate(g.candidates, '123456789abcdef', '000000000000000')
           <> left(repeat('00000000-0000-0000-0000-000000000000,', 20), octet_length(g.candidates))
@@ -212,8 +212,6 @@ END
 $$;
 COMMENT ON FUNCTION annotate_reconciliation_payments(uuid, uuid[], numeric[], text[], boolean[]) IS
   'Adds facts about payments that SQL cannot read: amount and currency, and whether the statement covers the payment.';
-
--- Internal functions.
 
 CREATE OR REPLACE FUNCTION payload_currency(p_payload jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -1,4 +1,4 @@
--- Messages, argument checks and wake-ups of tasks of both kinds, timers and runs.
+-- Functions that timers and runs share: messages, argument checks and wake-ups.
 
 -- Wakes schedulers that sleep until a later event. The notification only shortens the wait: polling finds due work.
 CREATE OR REPLACE FUNCTION wake_schedulers(p_due_at timestamptz) RETURNS void
