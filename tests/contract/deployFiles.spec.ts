@@ -69,7 +69,7 @@ test.each(PAGES)('the page %s shows only commands and flags that exist', (file) 
 
 test('the deployment files set only variables that Symphony reads', () => {
   const settings = Object.values<{ readonly env?: string }>(SETTINGS).map(({ env }) => env)
-  // This password is read by one command and is not in SETTINGS.
+  // `symphony deploy` reads this password itself, so it is not in SETTINGS.
   const readByDeploy = 'SYMPHONY_LOGIN_PASSWORD'
   expect(read('libs/cli/commands/deploy.ts')).toContain(`'${readByDeploy}'`)
   const known = new Set([...settings, readByDeploy, ...OTHER_VARIABLES])

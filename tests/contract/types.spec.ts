@@ -71,7 +71,7 @@ test('defineRail infers the payload type from the schema; without a schema it is
     void symphony.enqueue({ ...KEYS, railType: 'momo', payload: { ...PAYLOAD, note: 'any further field' } }, { tx })
     void symphony.enqueue({ ...KEYS, railType: 'event', payload: { id: 7 } }, { tx })
     void symphony.worker({ rails: [spread, plain, event] })
-    // @ts-expect-error: the schema of SEPA demands an invoice, also beside other rails
+    // @ts-expect-error: the schema of SEPA demands an invoice, even if there are other rails
     void symphony.enqueue({ ...KEYS, railType: 'SEPA', payload: PAYLOAD }, { tx })
   }).toBeFunction()
 })

@@ -472,7 +472,9 @@ const OUTCOMES: Readonly<Record<Answer, Pick<Outcome, 'state' | 'unknown'>>> = {
   busyForAll: { state: 'RETRYABLE', unknown: false },
 }
 
-/** Returns the answer that the worker gets. A refusal or a busy rail may also settle every earlier call. */
+/**
+ * Returns the answer that the worker gets. A refusal or a busy answer may also settle earlier calls of unknown outcome.
+ */
 function answerOf(event: RailEvent, refusalSettles: boolean, busySettles: boolean): Answer {
   switch (event) {
     case 'pays':

@@ -13,13 +13,13 @@ export const RULES = [
   'nothing lost',
   /** No rail pays a cancelled item. */
   'cancelled stays unpaid',
-  /** No item is leased before the earlier ones of its stream have ended. */
+  /** No item is leased before all earlier items of its stream have ended. */
   'in order',
   /** No item is leased and no marked call begins during a freeze. */
   'frozen',
   /** No held item is leased. */
   'held',
-  /** One person alone decides only about items that no call can have paid. */
+  /** One person decides without a second only about items that no call can have paid. */
   'two people',
 ] as const
 

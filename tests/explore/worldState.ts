@@ -52,7 +52,7 @@ export interface WorldState {
 
 export const WORKERS = ['w0', 'w1'] as const
 export const PARTICIPANT = 'p'
-/** Times of this world: the clock stands at 0, so a time is past or future. */
+/** Times of this world. The clock is always 0, so a time is either past or future. */
 export const PAST = -1
 export const FUTURE = 1
 

@@ -55,7 +55,7 @@ const tools = {
       ...overrides,
     }
   },
-  /** Enqueues payments and claims them with everything else due on that rail. The new payments come first. */
+  /** Enqueues payments, and claims all due items of that rail. Returns the new payments first. */
   async claimed(count = 1, railType = 'resend') {
     const ids = []
     for (let made = 0; made < count; made += 1) {

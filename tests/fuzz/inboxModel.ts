@@ -62,7 +62,7 @@ const JUST_NOW: Rule = { since: 'call', min: 0, max: 10 }
 export class InboxModel {
   readonly #messages = new Map<string, Message>()
   /**
-   * Events by message key, kept after the message is purged. Repeated deliveries of the same different content give one
+   * Events by message key, kept after the message is purged. Deliveries that repeat the same different content give one
    * event.
    */
   readonly events = new Map<string, string[]>()

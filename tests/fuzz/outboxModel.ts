@@ -295,7 +295,10 @@ export class OutboxModel {
     else if (mark === 'begun' && !paidLate) this.#hold(item, 'OUTCOME_UNKNOWN')
   }
 
-  /** Whether the worker of an expired lease may have called the rail. If a call needs a dispatch mark, the mark tells. */
+  /**
+   * Whether the worker of an expired lease may have called the rail. A dispatch mark that is still awaited excludes a
+   * call.
+   */
   protected mayHaveCalled({ mark }: Lease): boolean {
     return mark !== 'awaited'
   }
@@ -568,7 +571,7 @@ export class OutboxModel {
   whyNotCancellable(item: Item): string | undefined {
     const { freeze } = this.#state
     if (item.terminal !== null) return isCancelled(item) ? 'CANCELLED' : item.terminal
-    // An expired lease counts too: its worker may still be calling the rail.
+    // Includes an expired lease: its worker may still be calling the rail.
     if (item.lease !== null) return 'LEASED'
     if (item.late !== null || this.#debt(item).some(reportedPaid)) return 'LATE_OUTCOME'
     if (item.unknown) return 'OUTCOME_UNKNOWN'
@@ -766,7 +769,7 @@ function scopeOf(kind: PauseKind, name: string): string {
   return kind === 'all' ? 'all' : `${kind}:${name}`
 }
 
-/** Whether an item is or was leased. A cancellation also appends an attempt. */
+/** Whether an item is or was leased. The first attempt of a cancelled item may be the cancellation itself. */
 function wasSent({ attempts: [first], lease }: Item): boolean {
   return lease !== null || (first?.action ?? 'cancelled') !== 'cancelled'
 }

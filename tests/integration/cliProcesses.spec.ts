@@ -183,7 +183,7 @@ describe('symphony start', () => {
     expect(rows).toEqual([
       { usename: expect.stringMatching(/^symphony_start_[0-9a-f]{8}$/), superuser: false, inherits: false },
     ])
-    // The process also runs the scheduler and the cleanup.
+    // `symphony start` also runs the scheduler and the cleanup.
     await expect.poll(() => readTimer(db.as('symphony_readonly'), old), POLL_OPTIONS).toBeUndefined()
     const { timerId } = await createTimer(db)
     const timer = async () => (await readTimer(db.as('symphony_readonly'), timerId))?.state

@@ -12,7 +12,7 @@ import { startInboxWorker, type InboxWorkerProcess } from '../support/inboxWorke
 const MESSAGES = Number(process.env['INBOX_TEST_MESSAGES'] ?? 500)
 const KILLS = Math.max(3, Math.ceil(MESSAGES / 2_000))
 const WORKERS = 3
-/** Short, so that the messages of a killed worker are soon claimed again. */
+/** Lease of a message: short, so that the messages of a killed worker are soon claimed again. */
 const LEASE_SECONDS = 2
 
 test(
@@ -120,7 +120,7 @@ function duplicateOf(n: number): InboxMessage | undefined {
   const lot = createHash('sha256').update(String(n)).digest().readUInt16BE(0) % 100
   if (lot === 0) return { ...buildMessage(n), payload: { n, other: true } }
   if (lot >= 30) return undefined
-  // Repeats this message, or an earlier one that may be done by now.
+  // Repeats this message, or an earlier one that may already be done.
   return buildMessage(lot < 15 ? n : Math.max(0, n - 40))
 }
 

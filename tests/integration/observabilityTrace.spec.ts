@@ -97,7 +97,7 @@ describe('tracing with an SDK', () => {
     expect(new Set(attempts.map((span) => span.spanContext().spanId)).size).toBe(3)
     expect(attempts.every((span) => span.spanContext().traceId === TRACE_ID)).toBe(true)
     expect(server.received.map(({ headers }) => headers['tracestate'])).toEqual(['vendor=a', 'vendor=a', 'vendor=a'])
-    // Each attempt is linked to the previous one.
+    // Each attempt has a link to the span of the previous attempt.
     expect(attempts.map(({ links }) => links.map(({ context }) => context.spanId))).toEqual([
       [],
       [attempts[0]!.spanContext().spanId],

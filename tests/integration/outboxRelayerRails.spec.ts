@@ -67,7 +67,7 @@ async function enqueueQuarantined(railType: string, count: number): Promise<stri
   return outboxIds
 }
 
-/** Creates a rail that answers no call before so many calls are in flight. */
+/** Creates a rail that answers no call before `calls` calls are in flight. */
 function railAnsweringTogether(railType: string, calls: number): RecordingRail {
   const together = gate()
   const rail: RecordingRail = recordingRail({ type: railType }, async ({ reference }) => {

@@ -37,7 +37,7 @@ function references(count: number): string[] {
   return Array.from({ length: count }, () => randomUUID())
 }
 
-/** Loads startRailBook from dist/, because the program that it starts is a file beside it. */
+/** Loads startRailBook from dist/, because it starts a program file of the same folder. */
 async function builtStarter(): Promise<typeof startRailBook> {
   const built: { startRailBook: typeof startRailBook } = await import(builtPath('libs/rails/index.js'))
   return built.startRailBook

@@ -29,7 +29,7 @@ export class SharedState {
   readonly db: TestDatabase
   readonly rail: Rail
   readonly history: History
-  /** All leases that any client got, including stale ones, which clients use too. */
+  /** All leases that any client got. Clients use stale ones on purpose. */
   readonly leases: Held[] = []
   readonly outboxIds: string[] = []
   keys = 0
@@ -211,7 +211,7 @@ function acquireStep(shared: SharedState, { number, database, random }: ClientOp
   })
 }
 
-/** Returns one of the latest leases in 70 % of cases, otherwise any. */
+/** Returns one of the latest leases in 70 % of cases, else any lease. */
 function someLease({ leases }: SharedState, random: Random): Held | undefined {
   const from = random() < 0.7 ? Math.max(0, leases.length - 8) : 0
   return leases[from + Math.floor(random() * (leases.length - from))]

@@ -133,7 +133,10 @@ export class OrderPeople {
     return found
   }
 
-  /** Returns true if the action took effect, false if it was refused or interrupted. The next pass reads anew. */
+  /**
+   * Returns true if the action took effect, false if it was refused or interrupted. The next pass reads the state
+   * again.
+   */
   async #act(action: () => Promise<unknown>): Promise<boolean> {
     try {
       await action()

@@ -41,7 +41,7 @@ export interface FleetSettings {
   readonly name?: string
   readonly words?: readonly string[]
   readonly env?: Readonly<Record<string, string>>
-  /** Port that replaces the server's own, such as a proxy's. */
+  /** Port in place of the server's, such as that of a proxy. */
   readonly port?: number
   /** Folder of another release. @default this release */
   readonly dist?: string
@@ -92,7 +92,7 @@ export class RelayScenario {
     const db = await fixture.createDatabase({ url: urlThrough(server.url, proxy?.port) })
     const { url: workerUrl } = await db.createLogin('worker', { roles: ['symphony_executor', 'symphony_readonly'] })
     const bookFile = join(fixture.folder, 'rail-book.ndjson')
-    // Imported from dist/, because startRailBook starts a program that is a file beside it.
+    // Imported from dist/, because startRailBook starts a program file of the same folder.
     const built: { startRailBook: typeof startRailBook } = await import(
       /* @vite-ignore */ pathToFileURL(builtPath('libs/rails/index.js')).href
     )

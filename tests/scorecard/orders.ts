@@ -86,7 +86,7 @@ function scriptOf({ simulate, late }: Kind, random: Random): JsonObject {
   return {
     ...(simulate === undefined ? {} : { simulate: [...simulate] }),
     ...(late === true ? { late } : {}),
-    // Two people redrive such a payment after it failed. The rail then pays or refuses again.
+    // Some refused payments are redriven by two people. The rail then pays the redrive, or refuses again.
     ...(simulate?.at(-1) === 'terminal' && random() < 0.6 ? { redriven: random() < 0.7 ? 'success' : 'terminal' } : {}),
   }
 }

@@ -501,7 +501,8 @@ async function keepTraces(): Promise<void> {
   keep('log', logged.join(''))
   keep('metrics', await metrics.registry.metrics())
   for (const table of await tableNames(db)) {
-    // Masked fields are stored in plain text and masked when shown, so rows of that rail are left out.
+    // Masked fields are stored in plain text and masked only when they are shown, so ledger rows of that rail are left
+    // out.
     const isLedger = table.startsWith('payment_outbox')
     const { rows } = await db.queryNoRole<{ text: string | null }>(
       `SELECT string_agg(t::text, E'\\n') AS text FROM ${db.qualify(table)} t

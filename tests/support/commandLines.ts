@@ -1,11 +1,11 @@
 interface CommandSurface {
-  /** Long option names, with whether a value follows. */
+  /** Long option names, each with whether it takes a value. */
   readonly options: ReadonlyMap<string, boolean>
   readonly arguments: number
   readonly hasCommands: boolean
 }
 
-/** Commands by their words, such as `ledger verify`. */
+/** Commands by their names, such as `ledger verify`. */
 export type Reference = ReadonlyMap<string, CommandSurface>
 
 /**

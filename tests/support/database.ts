@@ -279,7 +279,7 @@ async function onServer<T>(serverUrl: string, body: (server: Client) => Promise<
 
 async function connectClient(url: string, config: ClientConfig = {}): Promise<Client> {
   const client = new Client({ connectionString: url, types: valueParsers, ...config })
-  // Ignores the error: it also fails the running query, or it comes from DROP DATABASE … WITH (FORCE).
+  // Ignores the error: the running query fails with it as well, or DROP DATABASE … WITH (FORCE) has caused it.
   client.on('error', () => {})
   await client.connect()
   return client

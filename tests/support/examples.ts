@@ -19,7 +19,7 @@ export async function runExample(
   return { stdout, expected }
 }
 
-/** Compiles a TypeScript example beside itself, where its imports resolve. */
+/** Compiles a TypeScript example into its own folder, where its imports resolve. */
 export async function compileExample(file: string): Promise<{ readonly file: string; remove(): Promise<void> }> {
   const outDir = await mkdtemp(join(dirname(file), 'compiled-'))
   const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')

@@ -16,7 +16,7 @@ export async function fingerprint(db: TestDatabase): Promise<Fingerprint> {
 }
 
 export async function rowHashes(db: TestDatabase): Promise<Record<string, string>> {
-  // One query for all tables, because tests with many attempts repeat it after each attempt.
+  // Uses one query for all tables, because tests call this after each of many attempts.
   const queries = (await tableNames(db)).map(
     (table) =>
       `SELECT ${escapeLiteral(table)} AS table,
@@ -45,7 +45,7 @@ async function objectsOf(db: TestDatabase): Promise<unknown> {
       { query: (text, values) => client.query<never>(text, values === undefined ? undefined : [...values]) },
       db.schema,
     )
-    // Roles belong to the cluster, and other test files create and drop theirs.
+    // Leaves out roles, because other test files create and drop roles of the same server.
     const kinds = [...catalog].filter(([kind]) => kind !== 'roles')
     return Object.fromEntries(kinds.map(([kind, objects]) => [kind, Object.fromEntries(objects)]))
   } finally {

@@ -173,7 +173,7 @@ export async function attemptRows(db: TestDatabase, outboxId: string): Promise<A
   return rows
 }
 
-/** Returns the attempts in short: `['1 RETRYABLE', '2 DISPATCHED']`. */
+/** Returns the attempts as short texts: `['1 RETRYABLE', '2 DISPATCHED']`. */
 export async function ledger(db: TestDatabase, outboxId: string): Promise<string[]> {
   return (await attemptRows(db, outboxId)).map(({ attempt_no, state }) => `${attempt_no} ${state}`)
 }

@@ -27,7 +27,7 @@ export type RelayPoint =
 export interface WorkerOptions {
   readonly words?: readonly string[]
   readonly env?: Readonly<Record<string, string>>
-  /** Port that replaces the server's own, such as a proxy's. */
+  /** Port in place of the server's, such as that of a proxy. */
   readonly port?: number
 }
 
@@ -61,7 +61,7 @@ export class RelayFixture {
     const checkpoints = await Checkpoints.open()
     onTestFinished(() => checkpoints.stop())
     const bookFile = join(folder, 'rail-book.ndjson')
-    // Imported from dist/, because startRailBook starts a program that is a file beside it.
+    // Imported from dist/, because startRailBook starts a program file of the same folder.
     const built: { startRailBook: typeof startRailBook } = await import(builtPath('libs/rails/index.js'))
     const book = await built.startRailBook({ file: bookFile })
     onTestFinished(() => book.stop())

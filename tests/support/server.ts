@@ -109,7 +109,8 @@ export async function copyDataDir(from: string, to: string): Promise<void> {
 export async function removeTestFolder(folder: string): Promise<void> {
   const dataDir = join(folder, 'symphony')
   await stopEmbedded(dataDir, { force: true })
-  // This link exists if the server's account could not reach the folder.
+  // The link `outside` exists if the server's account could not reach the data folder, so that the cluster is
+  // elsewhere.
   const outside = await readlink(join(dataDir, 'outside')).catch(() => undefined)
   for (const path of [outside, folder]) {
     if (path !== undefined) await rm(path, { recursive: true, force: true })

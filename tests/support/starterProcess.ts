@@ -125,7 +125,10 @@ export async function makeFolderOf(account: Account | undefined, folder: string)
   return folder
 }
 
-/** Returns a Node.js that other users can run. Version managers keep theirs in a home folder. */
+/**
+ * Returns a Node.js that other users can run. Version managers install Node.js in a home folder, which others may not
+ * enter.
+ */
 async function nodeForAnyone(folder: string): Promise<string> {
   const account = await ordinaryAccount()
   const reachable = spawnSync(process.execPath, ['--version'], { ...account, cwd: '/' }).status === 0

@@ -68,7 +68,7 @@ export class WireProxy {
     return { passed: { ...this.#passed }, faultAt: this.#faultAt }
   }
 
-  /** Resets all connections, also frozen ones. */
+  /** Resets all connections, including frozen ones. */
   cutAll(): void {
     for (const connection of this.#connections) connection.cut('reset')
   }

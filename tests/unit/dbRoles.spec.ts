@@ -161,7 +161,8 @@ test('the session of a transaction pooler stays in the login role outside transa
   const database = fixture.open({ pooler: 'transaction', connectionsMax: 1, applicationName: fixture.name })
   await database.queryAsRole(fixture.worker, 'SELECT $1::int', [1])
   await database.transactionAsRole(fixture.reader, async (tx) => tx.query('SELECT $1::int', [2]))
-  // This text ends its transaction and then reads the state of the only session of the pool.
+  // The text ends its own transaction. Its last statement reads the role and settings that the pool's only session has
+  // then.
   const { rows } = await database.queryAsRole(
     fixture.worker,
     `COMMIT; SELECT current_user AS role, pg_catalog.current_setting('statement_timeout') AS statement_timeout,

@@ -7,8 +7,8 @@ import { startEmbedded } from '../../embedded/index.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 /**
- * Tests of PG_GRANDPARENT_PID, which tells PostgreSQL to ignore the pid of a stale lock file. With the pid of a live
- * server, a second server would start in the folder. The server here is a script that records its environment.
+ * Tests PG_GRANDPARENT_PID, which makes PostgreSQL ignore the pid of a stale lock file. If it named a live server, a
+ * second server would start in the folder. The server here is a script that records its environment.
  */
 let dataDir: string
 let folder: string

@@ -175,7 +175,7 @@ describe('the next startEmbedded in a used folder', () => {
   })
 
   test('waits for a backend that outlived its server (EMBEDDED_START_TIMEOUT)', async () => {
-    // Two servers in one folder would corrupt it.
+    // Two servers in one data folder would corrupt the data.
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
     const client = new Client(first.url)

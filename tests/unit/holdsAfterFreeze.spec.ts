@@ -6,7 +6,7 @@ import { openHttpFixture } from '../support/httpFixture.js'
 import { claimOnly, complete, enqueue, WORKER } from '../support/outboxItems.js'
 import { createPerson, approve, enqueueUnknown, type Person } from '../support/outboxPeople.js'
 
-/** Tests of items held after a freeze: the freeze shown for an item, and the resolution of many items at once. */
+/** Tests items that are held after a freeze: how they show the freeze, and how many are resolved at once. */
 
 const db = await useTestDatabase()
 let olga: Person

@@ -13,7 +13,7 @@ import { createPerson, enqueueFailed, enqueueUnknown, propose, type Person } fro
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { writeRailsFile } from '../support/railsFile.js'
 
-/** Tests of amounts shown over HTTP to a key with the scope read, and on the command line. */
+/** Tests which amounts HTTP shows to a key with the scope read, and which the command line shows. */
 
 const IBAN = 'DE89370400440532013000'
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: IBAN, memo: 'SECRET-MEMO' }

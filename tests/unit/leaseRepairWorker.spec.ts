@@ -92,7 +92,7 @@ describe('LeaseRepairWorker', () => {
     expect([...counts.outboxIds].toSorted()).toEqual(idsOf(good))
     expect(events.map(({ type }) => type)).toEqual(['repair.repaired', 'repair.unrepaired'])
     expect(await pendingRow(db, bad!.outboxId)).toMatchObject({ lease_token: bad!.leaseToken })
-    // Without the constraint the next run repairs it.
+    // The constraint is gone, so the next run repairs the lease.
     expect(await repairWorker().runOnce()).toMatchObject({ leasesRepaired: 1, leasesUnrepaired: 0 })
   })
 

@@ -45,7 +45,9 @@ const pavel = await createPerson(db, 'pavel')
 
 const MONEY_DECISIONS = ['DISPATCHED', 'FAILED', 'RETRY', 'REDRIVE'] as const
 
-/** Enqueues an item for the decision. For RETRY its outcome is unknown, because one person suffices otherwise. */
+/**
+ * Enqueues an item for the decision. For RETRY its outcome is unknown, because a known outcome needs only one person.
+ */
 function buildItemFor(decision: (typeof MONEY_DECISIONS)[number]): Promise<{ outboxId: string; railType: string }> {
   if (decision === 'RETRY') return enqueueUnknown(db)
   return decision === 'REDRIVE' ? enqueueFailed(db) : enqueueHeld(db, olga)

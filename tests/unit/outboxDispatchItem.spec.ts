@@ -87,7 +87,7 @@ function buildClaimedItem(overrides: Partial<ClaimedItem>): ClaimedItem {
   }
 }
 
-/** Returns evidence of an attempt that ended this long before the claim. */
+/** Returns evidence of an attempt that ended `ms` before the claim. */
 function endedBefore(ms: number): OutboxEvidence {
   const completedAt = new Date(CLAIMED_AT.getTime() - ms)
   return {

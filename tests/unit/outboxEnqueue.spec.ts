@@ -374,7 +374,7 @@ describe('a sequence that is behind the items of its participant', () => {
 })
 
 test('an error of enqueue_payment_outbox reaches the caller as a DatabaseError with its code', async () => {
-  // Only a redrive may create such a key. The direct call bypasses the check of the wrapper.
+  // Only a redrive may create a key of this form. The direct call bypasses the check of the wrapper.
   const call = db
     .as('symphony_ingest')
     .query(

@@ -247,7 +247,7 @@ describe('note_outbox_item', () => {
       ['NOTE_ADDED', olga.name, { note: 'done' }],
     ])
     expect(await pendingRow(db, outboxId)).toEqual(before)
-    // Only the hold sent an outcome message.
+    // The hold sent an outcome message, and the notes sent none.
     const { rows } = await db.queryNoRole('SELECT 1 FROM payment_outbox_pending WHERE participant_id = $1', [outboxId])
     expect(rows).toHaveLength(1)
   })

@@ -297,7 +297,7 @@ describe('an outcome topic', () => {
 })
 
 /**
- * Every function that can end, hold or release a payment, and a payment that goes this way. The test below compares the
+ * Every function that can end, hold or release a payment, and a payment that calls it. The test below compares the
  * names with the bodies of all functions, so that a new path without an outcome message fails.
  */
 const PATHS: Readonly<Record<string, () => Promise<readonly [firstId: string, sent: readonly string[]]>>> = {

@@ -49,7 +49,7 @@ interface Operation {
 }
 
 const OPERATIONS: Readonly<Record<string, Operation>> = {
-  // These come first, while the tables are empty: then a sequential scan looks cheapest to the planner.
+  // These operations come first, while the tables are empty, because the planner then prefers sequential scans.
   'enqueue of many items': ingest('enqueue_payment_outbox_batch', async () => {
     const rows = Array.from({ length: BATCH }, () => instructionValues())
     return [0, 1, 2, 3, 4].map((column) => rows.map((row) => row[column]))
@@ -275,7 +275,7 @@ describe.each(['empty, never analysed', 'empty', 'full', 'full, with the full tr
   },
 )
 
-/** A session keeps plans from the time when the tables were empty. These plans must suit full tables too. */
+/** A session keeps plans from the time when the tables were empty. These plans must also suit full tables. */
 describe('plans that a session caches', () => {
   test.each(titles)('are equal for %s on empty tables, full tables, and full tables analysed again', (title) => {
     const ways = indexesOf(recordings['full']![title]!, LARGE_TABLES)
@@ -428,7 +428,7 @@ const USAGE = `
   UNION ALL
   SELECT 'own-count', now() + n * interval '30 seconds', gen_random_uuid(), 1 FROM generate_series(1, ${LIVE_BUCKETS}) n`
 
-/** As many items as in CROWD, all claimable, so that the indexes have the same height. */
+/** Has as many items as CROWD, all of them claimable, so that the indexes have the same height. */
 const DUE = `
   INSERT INTO payment_outbox_pending
     (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at)

@@ -40,7 +40,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   symphony_settings: { auditor: whole() },
   api_keys: { control: except('secret_hash'), auditor: except('secret_hash') },
   browser_sessions: { control: except('secret_hash'), auditor: except('secret_hash') },
-  // Only control rewraps keys, so only it reads the wrapped key.
+  // Only control rewraps keys, so only control reads the wrapped key.
   subject_keys: { control: whole(), auditor: except('wrapped_key') },
   inbox_messages: {
     control: except('fence'),
@@ -148,7 +148,7 @@ interface Relation {
   readonly primaryKey: readonly { readonly name: string; readonly type: string }[]
 }
 
-// Without branch counts, because they would change the functions in the catalog.
+// Branch counters would change the functions in the catalog.
 const db = await useTestDatabase({ countBranches: false })
 let unprivileged: TestLogin
 let relations: ReadonlyMap<string, Relation>

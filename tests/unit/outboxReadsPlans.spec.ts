@@ -21,7 +21,7 @@ import { useTestDatabase } from '../support/database.js'
 /** Tests that each query reads rows in proportion to its result, not to the ledger of 20,000 items. */
 
 const ITEMS = 20_000
-/** As many as one page reads. */
+/** Number of pending items, as many as a search reads for one page. */
 const PENDING = 50_000
 const db = await useTestDatabase({ countBranches: false })
 beforeAll(async () => {
@@ -81,7 +81,7 @@ beforeAll(async () => {
      SELECT finding_id, gen_random_uuid(), 'ann', 'settled', now() FROM reconciliation_findings f
      WHERE NOT EXISTS (SELECT FROM reconciliation_open_findings o WHERE o.finding_id = f.finding_id)`,
   )
-  // One item of 500 is held. The search table has all but five, which events have.
+  // Holds every 500th item. The search table has all of these but five, which only events record.
   await db.queryNoRole(
     `INSERT INTO payment_outbox_pending (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type,
        payload, hold_reason, held_by, held_at)

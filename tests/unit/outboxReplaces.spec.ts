@@ -61,7 +61,7 @@ describe('propose_payment_outbox', () => {
     })
     const own = approveOutboxProposal(db.as('symphony_control'), item.proposalId!)
     expect(await failureOf(own)).toMatchObject({ sqlstate: 'P7007' })
-    // After a refusal one person alone cannot release it either.
+    // After the refusal, one person cannot release the payment without a second.
     await withdrawOutboxProposal(olga.control, item.proposalId!, 'wrong account')
     const second = await propose(olga, item.outboxId, 'RETRY')
     expect(await failureOf(approve(olga, second))).toMatchObject({ sqlstate: 'P7007' })

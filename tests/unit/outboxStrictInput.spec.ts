@@ -825,18 +825,18 @@ function repeated(name: string, count: number): Arguments {
   )
 }
 
-/** Returns a payload of so many numbers, written as given. */
+/** Returns a payload with `count` copies of a number, written as given. */
 function numbers(written: string, count: number): string {
   return `('{"a": [' || repeat('${written}, ', ${count - 1}) || '${written}]}')::jsonb`
 }
 
-/** Returns a payload of so many nested objects, the outermost included. */
+/** Returns a payload of `depth` nested objects, the outermost included. */
 function nested(depth: number, innermost: 'object' | 'array' = 'object'): string {
   const end = innermost === 'object' ? '{}' : '[]'
   return `(repeat('{"a":', ${depth - 1}) || '${end}' || repeat('}', ${depth - 1}))::jsonb`
 }
 
-/** Returns a payload of so many bytes in jsonb output. */
+/** Returns a payload of `count` bytes in jsonb output. */
 function bytes(count: number): string {
   return `jsonb_build_object('a', rpad('${CANARY}', ${count - 9}, 'x'))`
 }

@@ -124,7 +124,7 @@ test('the status counts payments and messages separately, before and after the r
     return claimOnly(db, instruction.railType)
   }
   const paid = { state: 'DISPATCHED', railReference: 'ref' } as const
-  // One call with both kinds by the fast path, and one by the slow path.
+  // Completes payments and messages in one call of the fast path, then in one of the slow path.
   await completeAll([await lease(false), await lease(true), await lease(true)], [paid, paid, paid])
   await completeAll([await lease(false), await lease(true)], [paid, { state: 'FAILED' }])
   await complete(db, await lease(true), { state: 'RETRYABLE', retryDelaySeconds: 3600 })

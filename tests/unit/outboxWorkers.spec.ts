@@ -30,7 +30,7 @@ async function worker(workerId: string): Promise<WorkerRow | undefined> {
   return rows[0]
 }
 
-/** Sets the last heartbeat of the worker to this long ago. */
+/** Moves the last heartbeat of the worker back by this interval. */
 async function silence(workerId: string, interval: string): Promise<void> {
   await db.queryNoRole(
     'UPDATE outbox_workers SET last_seen_at = clock_timestamp() - $2::interval WHERE worker_id = $1',
@@ -85,7 +85,7 @@ test('heartbeats of workers that return after 3 days do not wait for each other'
   const first = await openTransaction(db, 'symphony_executor')
   const second = await openTransaction(db, 'symphony_executor')
   for (const connection of [first, second]) await connection.query(`SET LOCAL lock_timeout = '1s'`)
-  // Each transaction holds its own row and sees the other row as three days old.
+  // Each transaction has locked its own row, and sees the row of the other as three days old.
   const lock = await openTransaction(db)
   await lock.query(`SELECT FROM outbox_workers WHERE worker_id = 'fleet-2' FOR UPDATE`)
   await heartbeatOutboxWorker(first, 'fleet-1')

@@ -198,7 +198,7 @@ describe('an encrypted field', () => {
       encryptField(key, { ...place, idempotencyKey: 'l' }, 'x'),
       encryptField({ ...key, secret: randomBytes(32) }, place, 'x'),
     ]
-    // The nonces differ too: two texts with one nonce would reveal the key of the tag.
+    // The nonces must differ: two texts under one nonce would reveal the authentication key.
     const nonces = all.map((sealed) =>
       Buffer.from(sealed.split('.').at(-1)!, 'base64url').subarray(0, 12).toString('hex'),
     )

@@ -74,7 +74,7 @@ async function stored(): Promise<Readonly<Record<string, number>>> {
   return counts
 }
 
-/** Fails if the call stores anything, also staged entries. */
+/** Fails if the call stores anything, staged entries included. */
 async function storingNothing<T>(work: () => Promise<T>): Promise<T> {
   const before = await stored()
   try {

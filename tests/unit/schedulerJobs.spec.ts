@@ -38,7 +38,7 @@ async function jobOf(name: string) {
   return job
 }
 
-/** Moves the next due time back, as if no scheduler had run for this long. */
+/** Moves the next due time back by this interval, as if no scheduler had run since. */
 async function moveBack(name: string, interval: string): Promise<void> {
   await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = next_due_at - $2::interval WHERE job_name = $1', [
     name,
@@ -302,7 +302,8 @@ describe('runs of due jobs', () => {
       [broken],
     )
     expect(rows).toEqual([{ soon: true }])
-    // Once repaired, the job waits for the end of its minute and then runs the occurrence that was due.
+    // After the repair, the job waits until its postponement of one minute ends, and then runs the occurrence that was
+    // due.
     await db.queryNoRole(`UPDATE scheduler_jobs SET time_zone = 'UTC' WHERE job_name = $1`, [broken])
     await createJobRunsFromDueJobs(executor(), { batchSize: 1000 })
     expect(await runsOf(broken)).toEqual([])

@@ -33,7 +33,7 @@ async function stateOf(timerId: string): Promise<string | undefined> {
   return (await readTimer(db.as('symphony_readonly'), timerId))?.state
 }
 
-/** Moves the due time of a timer to this long from now. */
+/** Moves the due time of a timer to now plus this interval. */
 async function moveTo(timerId: string, interval: string): Promise<void> {
   await db.queryNoRole('UPDATE scheduler_timers SET due_at = clock_timestamp() + $2::interval WHERE timer_id = $1', [
     timerId,

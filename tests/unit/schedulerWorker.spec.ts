@@ -169,7 +169,7 @@ describe('a round of SchedulerWorker', () => {
     const { worker, events } = workerWith({ batchSize: 10 })
     expect(await worker.runOnce()).toMatchObject({ runsCreated: 1_000, runsEnqueued: 10, more: true })
     expect(events).toContainEqual(expect.objectContaining({ type: 'scheduler.runsCreated', jobs: 1, runs: 1_000 }))
-    // One hour, because the finished job may be due again at the next minute.
+    // Uses one hour, because the finished job may be due again at the next minute.
     const { rows } = await db.queryNoRole(
       `SELECT 1 FROM scheduler_jobs WHERE next_due_at <= clock_timestamp() - interval '1 hour'`,
     )

@@ -59,7 +59,7 @@ describe('a payment through Symphony', () => {
     })
     const timeline = await symphony.payments.timeline({ outboxId: item.outboxId })
     expect(timeline.map(({ kind }) => kind)).toContain('attempt')
-    // Sealing waits for older transactions of the whole server, also those of other tests.
+    // Sealing waits for older transactions of the whole server, including those of other tests.
     await expect.poll(() => sealedBlocks(worker)).toBeGreaterThan(0)
   })
 

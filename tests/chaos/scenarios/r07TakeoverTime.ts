@@ -73,7 +73,7 @@ export default defineScenario({
 interface Kill {
   /** Items that the victim had leased. */
   readonly outboxIds: readonly string[]
-  /** Database time just before the kill. The measured time therefore starts too early rather than too late. */
+  /** Database time just before the kill, so that the measured takeover time is rather too long than too short. */
   readonly at: string
 }
 

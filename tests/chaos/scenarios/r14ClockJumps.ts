@@ -42,7 +42,7 @@ export default defineScenario({
     for (let jump = 0; jump < jumps; jump += 1) {
       await fill()
       const before = await noticedCount()
-      // Each jump is undone by the next, so that all clocks agree in the end.
+      // Every second jump undoes the one before, so that all clocks agree in the end.
       const isWayOut = jump % 2 === 0
       if (isWayOut) direction = fixture.random() < 0.5 ? 1 : -1
       await clock.jump((isWayOut ? direction : -direction) * TWO_HOURS_SECONDS)

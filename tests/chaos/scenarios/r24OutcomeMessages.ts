@@ -68,7 +68,7 @@ export async function runOrders(
       KILL_EVERY: String(killEvery),
     },
   })
-  // One order is cancelled before a worker runs, so that a short run has a cancelled payment too.
+  // Cancels one order before a worker runs, so that even a short run has a cancelled payment.
   const cancelled = buildOrder(payments + 1, fixture.randomFor('cancelled order'))
   await shop.enqueue([cancelled])
   await shop.cancel(cancelled.payment.instructionId, { commits: true })

@@ -10,7 +10,7 @@ export function killedAfter(rail, publishedMax) {
       const answer = await rail.dispatch(...given)
       published += 1
       if (published === publishedMax) process.kill(process.pid, 'SIGKILL')
-      // Confirmations of concurrent publishes are not returned either.
+      // After the last allowed publish, confirmations of concurrent publishes are not returned.
       return published >= publishedMax ? new Promise(() => {}) : answer
     },
   }

@@ -27,7 +27,7 @@ export class BrokerFixture {
     this.#loginUrl = loginUrl
   }
 
-  /** `env` tells the rails of `tests/workspaces/brokers/rails/<railType>.mjs` where their broker is. */
+  /** @param env address of the broker, for the rails of `tests/workspaces/brokers/rails/<railType>.mjs` */
   static async set(railType: string, env: Readonly<Record<string, string>>): Promise<BrokerFixture> {
     const db = await createTestDatabase({ countBranches: false })
     onTestFinished(() => db.drop())
