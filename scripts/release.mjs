@@ -1,4 +1,4 @@
-// Publishes a release from a clean checkout: docs/internals/releases.md. `--check` does everything except publish, and
+// Publishes a release from a clean checkout: docs/internals/releases.md. `--dry-run` does everything except publish, and
 // needs neither a tag nor a date in the changelog. `--files` only creates the files, without the long checks.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -11,7 +11,7 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const folder = join(root, 'release')
 const { name, version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 const filesOnly = process.argv.includes('--files')
-const isTrial = filesOnly || process.argv.includes('--check')
+const isTrial = filesOnly || process.argv.includes('--dry-run')
 
 if (!isTrial) requireReleasable()
 if (!filesOnly) {

@@ -12,6 +12,7 @@ export interface ScorecardOptions {
   readonly short: boolean
   readonly json: boolean
   readonly list: boolean
+  readonly stale: boolean
   readonly help: boolean
   /** Page that the results are written to. */
   readonly page: string
@@ -34,6 +35,7 @@ export function readOptions(words: readonly string[]): ScorecardOptions {
     short: values.short ?? false,
     json: values.json ?? false,
     list: values.list ?? false,
+    stale: values.stale ?? false,
     help: values.help ?? false,
     page: values.page ?? RELIABILITY_PAGE,
   }
@@ -41,7 +43,7 @@ export function readOptions(words: readonly string[]): ScorecardOptions {
 
 export function helpText(family: Family): string {
   const example = family === 'chaos' ? 'R9' : 'S3'
-  return `Runs the ${family} scenarios of the scorecard and writes their lines of ${RELIABILITY_PAGE}.
+  return `Runs the ${family} scenarios of the scorecard and writes their sections of ${RELIABILITY_PAGE}.
 
   npm run ${family}                           all scenarios in full size
   npm run ${family} -- --only ${example}               one scenario; separate several by commas
@@ -52,8 +54,9 @@ export function helpText(family: Family): string {
   --payments <n>    number of payments, for scenarios that count them; kills scale with it
   --short           run the short form, which takes seconds
   --json            print { "ok": true | false, "figures": { … } } as the last line
-  --page <file>     write the lines there (default: ${RELIABILITY_PAGE})
+  --page <file>     write the results there (default: ${RELIABILITY_PAGE})
   --list            list the scenarios and their bars, and run none
+  --stale           list the scenarios whose result is older than the sources, and run none
   --help            print this text
 
 Exit code 0: every bar is met. 1: one is not. 2: the command line is invalid.
@@ -73,6 +76,7 @@ function parseWords(words: readonly string[]) {
         short: flag,
         json: flag,
         list: flag,
+        stale: flag,
         help: flag,
       },
     }).values

@@ -1,6 +1,6 @@
 import type { Figures } from './Scenario.js'
 
-/** Line of a scenario with its latest run. */
+/** Section of a scenario with its latest run. */
 export interface ScenarioResult {
   readonly id: string
   readonly title: string
@@ -10,6 +10,8 @@ export interface ScenarioResult {
   /** `full`, or the smaller size. */
   readonly size: string
   readonly seed: number
+  /** Abbreviated hash of the commit that ran, followed by `+` if its sources were changed. */
+  readonly commit: string
   readonly postgres: string | undefined
   readonly node: string
   /** Day in ISO 8601. */
@@ -19,26 +21,39 @@ export interface ScenarioResult {
 export type KnownScenario = Pick<ScenarioResult, 'id' | 'title' | 'bar'>
 
 /**
- * Renders the page with these lines. A scenario that did not run keeps its line; one that never ran is marked "not
- * run". A smaller run does not replace a full one, and lines of removed scenarios are dropped.
+ * Renders the page with these results. A scenario that did not run keeps its section; one that never ran is marked "not
+ * run". A smaller run does not replace a full one, and sections of removed scenarios are dropped.
  */
 export function renderReliabilityPage(
   before: string,
   family: { readonly letter: string; readonly scenarios: readonly KnownScenario[] },
   results: readonly ScenarioResult[],
 ): string {
-  const lines = readLines(before)
-  for (const id of lines.keys()) {
-    if (id.startsWith(family.letter) && family.scenarios.every((scenario) => scenario.id !== id)) lines.delete(id)
+  const sections = readSections(before)
+  for (const id of sections.keys()) {
+    if (id.startsWith(family.letter) && family.scenarios.every((scenario) => scenario.id !== id)) sections.delete(id)
   }
   for (const scenario of family.scenarios) {
-    if (!lines.has(scenario.id)) lines.set(scenario.id, notRunLine(scenario))
+    if (!sections.has(scenario.id)) sections.set(scenario.id, section(scenario, { verdict: 'not run' }))
   }
-  for (const line of results) {
-    if (line.size === 'full' || !isFull(lines.get(line.id))) lines.set(line.id, resultLine(line))
+  for (const result of results) {
+    const isFull = fieldOf(sections.get(result.id) ?? '', 'Run').startsWith('full size')
+    if (result.size === 'full' || !isFull) sections.set(result.id, resultSection(result))
   }
-  const ordered = [...lines].toSorted(([left], [right]) => compareIds(left, right)).map(([, line]) => line)
-  return `${HEAD}${ordered.join('\n')}\n`
+  const ordered = [...sections].toSorted(([left], [right]) => compareIds(left, right))
+  const rows = ordered.map(([id, text]) => {
+    const [verdict = ''] = fieldOf(text, 'Verdict').split(':')
+    return `| [${id}](#${id.toLowerCase()}) | ${verdict} | ${fieldOf(text, 'Run').replaceAll('|', '\\|')} |\n`
+  })
+  return [`${HEAD}${rows.join('')}`, ...ordered.map(([, text]) => text)].join('\n')
+}
+
+/** Returns the commit of each scenario on the page; undefined for one that never ran, or whose run names none. */
+export function commitsOf(page: string): ReadonlyMap<string, string | undefined> {
+  const commits = [...readSections(page)].map(
+    ([id, text]) => [id, /commit (\S+?),/.exec(fieldOf(text, 'Run'))?.[1]] as const,
+  )
+  return new Map(commits.toSorted(([left], [right]) => compareIds(left, right)))
 }
 
 /** Prints `workerKills: 1000` as "worker kills 1,000". */
@@ -50,45 +65,58 @@ export function describeFigures(figures: Figures): string {
 
 const HEAD = `# Reliability and security results
 
-Results of the scenarios that \`npm run chaos\` and \`npm run security\` run, for readers who want to check our claims. Each line
-says what happens, what was counted, the bar, and with which size, seed, versions and day.
+Results of the scenarios that \`npm run chaos\` and \`npm run security\` run, for readers who want to check our claims.
 \`npm run chaos -- --only R9 --seed 7\` repeats one of them.
 
 Where a rail is called, the ledger is compared with the rail book, which another process keeps in a file outside the
-database. "not run" claims nothing. A line whose size is not \`full\` shows that the scenario holds at that size, not that the
-bar is met. [Troubleshooting](operate/troubleshooting.md) says what an operator sees of each fault.
+database. "not run" claims nothing. A run that is not of full size shows that the scenario holds at that size, not that
+the bar is met. [Troubleshooting](operate/troubleshooting.md) says what an operator sees of each fault.
 
-| id | what happens | counted | bar | verdict | size | seed | PostgreSQL | Node.js | date |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| scenario | verdict | run |
+| --- | --- | --- |
 `
 
-function readLines(page: string): Map<string, string> {
-  const lines = new Map<string, string>()
-  for (const line of page.split('\n')) {
-    const id = /^\| ([RS]\d+) \|/.exec(line)?.[1]
-    if (id !== undefined) lines.set(id, line)
-  }
-  return lines
+function readSections(page: string): Map<string, string> {
+  const sections = page.split(/^(?=## )/m).slice(1)
+  return new Map(sections.map((text) => [/^## (\S+)/.exec(text)?.[1] ?? '', `${text.trimEnd()}\n`]))
 }
 
-function notRunLine({ id, title, bar }: KnownScenario): string {
-  return row([id, title, '', bar, 'not run', '', '', '', '', ''])
+function resultSection(result: ScenarioResult): string {
+  const { figures, defects, size, seed, commit, postgres, node, date } = result
+  const isFull = size === 'full'
+  const held = isFull ? 'met' : 'holds'
+  return section(result, {
+    verdict: defects.length === 0 ? held : `**not met**: ${defects.slice(0, DEFECTS_MAX).join('; ')}`,
+    counted: describeFigures(figures),
+    run: [
+      isFull ? 'full size' : size,
+      `seed ${seed}`,
+      `commit ${commit}`,
+      ...(postgres === undefined ? [] : [`PostgreSQL ${postgres}`]),
+      `Node.js ${node}`,
+      date,
+    ].join(', '),
+  })
 }
 
-function resultLine(line: ScenarioResult): string {
-  const { id, title, bar, figures, defects, size, seed, postgres = '', node, date } = line
-  const held = size === 'full' ? 'met' : 'holds'
-  const verdict = defects.length === 0 ? held : `**not met**: ${defects.slice(0, DEFECTS_MAX).join('; ')}`
-  return row([id, title, describeFigures(figures), bar, verdict, size, String(seed), postgres, node, date])
+interface Fields {
+  readonly verdict: string
+  readonly counted?: string
+  readonly run?: string
 }
 
-function isFull(line: string | undefined): boolean {
-  return line?.split(' | ')[SIZE_COLUMN] === 'full'
+function section({ id, title, bar }: KnownScenario, { verdict, counted, run }: Fields): string {
+  const fields = Object.entries({ Bar: bar, Verdict: verdict, Counted: counted, Run: run })
+  const lines = fields.flatMap(([name, text]) => (text === undefined ? [] : `- **${name}:** ${oneLine(text)}\n`))
+  return `## ${id}\n\n${oneLine(title)}\n\n${lines.join('')}`
 }
 
-function row(cells: readonly string[]): string {
-  const clean = cells.map((cell) => cell.replaceAll(/\s+/g, ' ').replaceAll('|', '\\|'))
-  return `| ${clean.join(' | ')} |`
+function fieldOf(text: string, name: string): string {
+  return new RegExp(`^- \\*\\*${name}:\\*\\* (.*)$`, 'm').exec(text)?.[1] ?? ''
+}
+
+function oneLine(text: string): string {
+  return text.replaceAll(/\s+/g, ' ')
 }
 
 function compareIds(left: string, right: string): number {
@@ -100,4 +128,3 @@ function words(name: string): string {
 }
 
 const DEFECTS_MAX = 3
-const SIZE_COLUMN = 5

@@ -1,3 +1,4 @@
+import { commitOf } from './commits.js'
 import type { ScorecardOptions } from './options.js'
 import type { ScenarioResult } from './reliabilityPage.js'
 import type { Outcome, Scenario, Size } from './Scenario.js'
@@ -37,6 +38,7 @@ export async function runScenario(
     defects,
     size: name,
     seed,
+    commit: commitOf(),
     postgres: fixture.postgres,
     node: process.versions.node,
     date: new Date().toISOString().slice(0, 10),

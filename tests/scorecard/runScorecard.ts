@@ -1,8 +1,9 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { removeFoldersOfDeadRuns } from '../support/server.js'
+import { whyStale } from './commits.js'
 import { helpText, readOptions, UsageError, type Family, type ScorecardOptions } from './options.js'
 import { runScenario } from './runScenario.js'
-import { describeFigures, renderReliabilityPage, type ScenarioResult } from './reliabilityPage.js'
+import { commitsOf, describeFigures, renderReliabilityPage, type ScenarioResult } from './reliabilityPage.js'
 import type { Figures, Scenario } from './Scenario.js'
 
 export interface Scorecard {
@@ -23,6 +24,7 @@ export async function runScorecard(words: readonly string[], card: Scorecard): P
     const chosen = choose(card, options)
     if (options.help) card.print(helpText(card.family))
     else if (options.list) for (const { id, title, bar } of chosen) card.print(`${id.padEnd(4)} ${title}\n     ${bar}`)
+    else if (options.stale) return await printStale(chosen, options, card)
     else return await runAll(chosen, options, card)
     return 0
   } catch (error) {
@@ -39,6 +41,17 @@ function choose({ scenarios, family }: Scorecard, { chosen }: ScorecardOptions):
     throw new UsageError(`--only: no ${family} scenario is named ${unknown.join(', ')}; there are ${known}`)
   }
   return scenarios.filter(({ id }) => chosen === undefined || chosen.includes(id))
+}
+
+/** Returns 1 if a result is stale. */
+async function printStale(chosen: readonly Scenario[], { page }: ScorecardOptions, card: Scorecard): Promise<number> {
+  const commits = commitsOf(await readFile(page, 'utf8'))
+  const stale = chosen.flatMap(({ id }) => {
+    const why = whyStale(commits.get(id))
+    return why === undefined ? [] : `${id.padEnd(4)} ${why}`
+  })
+  card.print(stale.length === 0 ? `All ${chosen.length} results are of these sources.` : stale.join('\n'))
+  return stale.length === 0 ? 0 : 1
 }
 
 async function runAll(chosen: readonly Scenario[], options: ScorecardOptions, card: Scorecard): Promise<number> {

@@ -1,7 +1,9 @@
+import { execFileSync } from 'node:child_process'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
+import { commitOf } from '../scorecard/commits.js'
 import { readOptions } from '../scorecard/options.js'
 import { describeFigures, renderReliabilityPage, type ScenarioResult } from '../scorecard/reliabilityPage.js'
 import { runScorecard } from '../scorecard/runScorecard.js'
@@ -36,17 +38,44 @@ async function run(words: readonly string[], scenarios: readonly Scenario[], pag
   return { exitCode, output, page: await readFile(page, 'utf8') }
 }
 
-const lineOf = (page: string, id: string) => page.split('\n').find((line) => line.startsWith(`| ${id} |`))
+const sectionOf = (page: string, id: string) => page.split(/^(?=## )/m).find((text) => text.startsWith(`## ${id}\n`))
 
-test('the reliability page has one row per scenario, with results and seed or “not run”', async () => {
+test('the reliability page has a section per scenario, with its results, seed and commit or “not run”', async () => {
   const { exitCode, page } = await run(['--only', 'r2', '--seed', '7'], [buildScenario('R2'), buildScenario('R10')])
   expect(exitCode).toBe(0)
-  expect(lineOf(page, 'R2')).toMatch(
-    /^\| R2 \| what R2 does \| payments 1,000 · drawn 0\.\d+ · seconds [\d.]+ \| the bar of R2 \| met \| full \| 7 \|/,
-  )
-  expect(lineOf(page, 'R2')).toContain(` | ${process.versions.node} | ${new Date().toISOString().slice(0, 10)} |`)
-  expect(lineOf(page, 'R10')).toBe('| R10 | what R10 does |  | the bar of R10 | not run |  |  |  |  |  |')
-  expect(page.indexOf('| R2 |')).toBeLessThan(page.indexOf('| R10 |'))
+  const today = new Date().toISOString().slice(0, 10)
+  const ran = `full size, seed 7, commit ${commitOf()}, Node.js ${process.versions.node}, ${today}`
+  expect(sectionOf(page, 'R2')?.trimEnd().split('\n')).toEqual([
+    '## R2',
+    '',
+    'what R2 does',
+    '',
+    '- **Bar:** the bar of R2',
+    '- **Verdict:** met',
+    expect.stringMatching(/^- \*\*Counted:\*\* payments 1,000 · drawn 0\.\d+ · seconds [\d.]+$/),
+    `- **Run:** ${ran}`,
+  ])
+  expect(page).toContain(`| [R2](#r2) | met | ${ran} |\n| [R10](#r10) | not run |  |\n`)
+  expect(sectionOf(page, 'R10')).toBe('## R10\n\nwhat R10 does\n\n- **Bar:** the bar of R10\n- **Verdict:** not run\n')
+  expect(page.indexOf('## R2')).toBeLessThan(page.indexOf('## R10'))
+})
+
+test('--stale lists results without a commit, of changed sources, and older than the sources', async () => {
+  const scenarios = ['R1', 'R2', 'R3', 'R4'].map((id) => buildScenario(id))
+  const ran = (commit: string) => `- **Run:** full size, seed 1, commit ${commit}, Node.js 20, 2026-01-01\n`
+  const head = commitOf().replace('+', '')
+  const first = execFileSync('git', ['rev-list', '--max-parents=0', 'HEAD'], { encoding: 'utf8' }).slice(0, 8)
+  const before = `## R1\n\n## R2\n${ran(head)}\n## R3\n${ran(`${head}+`)}\n## R4\n${ran(first)}`
+  const { exitCode, output, page } = await run(['--stale'], scenarios, before)
+  expect(exitCode).toBe(1)
+  expect(page).toBe(before)
+  expect(output.join('\n').split('\n')).toEqual([
+    'R1   no commit',
+    `R3   changed sources on ${head}`,
+    expect.stringMatching(new RegExp(`^R4 {3}\\d+ commits in libs, schema, embedded since ${first}$`)),
+  ])
+  const fresh = await run(['--stale', '--only', 'R2'], scenarios, before)
+  expect(fresh).toMatchObject({ exitCode: 0, output: ['All 1 results are of these sources.'] })
 })
 
 test('the last line of --json has the verdict and all results, the same for the same seed', async () => {
@@ -74,20 +103,20 @@ test.each([['broken'], ['breaks off']])(
     )
     expect(exitCode).toBe(1)
     expect(output).toContain('R2  repeat with: npm run chaos -- --only R2 --seed 7 --payments 50')
-    expect(lineOf(page, 'R2')).toContain('**not met**')
+    expect(sectionOf(page, 'R2')).toContain('- **Verdict:** **not met**: ')
     // The other scenarios still run.
-    expect(lineOf(page, 'R3')).toContain('| holds | 50 payments |')
+    expect(sectionOf(page, 'R3')).toMatch(/\*\*Verdict:\*\* holds\n[^]*\*\*Run:\*\* 50 payments, seed 7,/)
   },
 )
 
-test('a short run keeps the row of a full run, and drops rows of removed scenarios', async () => {
+test('a short run keeps the section of a full run and removes sections of unknown scenarios', async () => {
   const full = await run(['--seed', '7'], [buildScenario('R2')])
-  const before = `${full.page}| R99 | gone |\n| S1 | another family |\n`
+  const before = `${full.page}\n## R99\n\ngone\n\n## S1\n\nanother family\n`
   const { page, output } = await run(['--short', '--seed', '8'], [buildScenario('R2')], before)
   expect(output.join('\n')).toContain('payments 10 ')
-  expect(lineOf(page, 'R2')).toBe(lineOf(full.page, 'R2'))
-  expect(lineOf(page, 'R99')).toBeUndefined()
-  expect(lineOf(page, 'S1')).toBe('| S1 | another family |')
+  expect(sectionOf(page, 'R2')?.trim()).toBe(sectionOf(full.page, 'R2')?.trim())
+  expect(sectionOf(page, 'R99')).toBeUndefined()
+  expect(sectionOf(page, 'S1')).toBe('## S1\n\nanother family\n')
 })
 
 test.each([
@@ -110,20 +139,23 @@ test('readOptions draws a new seed each time if none is given', () => {
   expect(seeds.size).toBeGreaterThan(1)
 })
 
-test('a cell of the reliability page may contain pipes and line ends', () => {
-  const line: ScenarioResult = {
+test('a text with line ends or pipes breaks neither its section nor the table', () => {
+  const result: ScenarioResult = {
     id: 'R2',
     title: 'a | b',
     bar: 'two\nlines',
     figures: { workerKills: 1_000, worst: 'a | b' },
-    defects: [],
+    defects: ['a | b\n\n## c'],
     size: 'full',
     seed: 1,
+    commit: 'a|b',
     postgres: '18.4',
     node: '20',
     date: '2026-01-01',
   }
-  const page = renderReliabilityPage('', { letter: 'R', scenarios: [line] }, [line])
-  expect(lineOf(page, 'R2')?.split(/(?<!\\)\|/)).toHaveLength(12)
-  expect(describeFigures(line.figures)).toBe('worker kills 1,000 · worst a | b')
+  const page = renderReliabilityPage('', { letter: 'R', scenarios: [result] }, [result])
+  const row = page.split('\n').find((line) => line.startsWith('| [R2]'))
+  expect(row?.split(/(?<!\\)\|/)).toHaveLength(5)
+  expect(sectionOf(page, 'R2')).toContain('- **Bar:** two lines\n- **Verdict:** **not met**: a | b ## c\n')
+  expect(describeFigures(result.figures)).toBe('worker kills 1,000 · worst a | b')
 })
