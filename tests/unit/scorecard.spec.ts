@@ -60,9 +60,10 @@ test('the reliability page has a section per scenario, with its results, seed an
   expect(page.indexOf('## R2')).toBeLessThan(page.indexOf('## R10'))
 })
 
+const ran = (commit: string) => `- **Run:** full size, seed 1, commit ${commit}, Node.js 20, 2026-01-01\n`
+
 test('--stale lists results without a commit, of changed sources, and older than the sources', async () => {
   const scenarios = ['R1', 'R2', 'R3', 'R4'].map((id) => buildScenario(id))
-  const ran = (commit: string) => `- **Run:** full size, seed 1, commit ${commit}, Node.js 20, 2026-01-01\n`
   const head = commitOf().replace('+', '')
   const first = execFileSync('git', ['rev-list', '--max-parents=0', 'HEAD'], { encoding: 'utf8' }).slice(0, 8)
   const before = `## R1\n\n## R2\n${ran(head)}\n## R3\n${ran(`${head}+`)}\n## R4\n${ran(first)}`

@@ -103,7 +103,8 @@ interface RunningApi {
 async function startApi(fixture: ScenarioFixture): Promise<RunningApi> {
   const db = await fixture.createDatabase(await fixture.startServer())
   const roles = ['ingest', 'readonly', 'auditor', 'control', 'auth'].map((role) => `symphony_${role}`)
-  const { url } = await db.createLogin('api', { roles })
+  const { name, url } = await db.createLogin('api', { roles })
+  await db.queryNoRole('SELECT set_actor_gateway($1, true)', [name])
   const keyOf = async (owner: string) => (await new ApiKeys(db).create({ scopes: ['ingest', 'read'], owner })).key
   const [goodKey, noisyKey] = [await keyOf('good'), await keyOf('noisy')]
   const words = ['api', '--port', '0', '--log-level', 'error', '--requests-per-second', '200']
