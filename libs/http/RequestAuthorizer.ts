@@ -5,6 +5,7 @@ import { rateLimitKey, type Identity } from './access/Identity.js'
 import type { ApiRoles } from './Api.js'
 import { REQUEST_BYTES } from './limits.js'
 import { ProblemError } from './Problem.js'
+import { bodyBytes } from './requestBody.js'
 import { scopesOf, type Route } from './routes/route.js'
 
 interface RequestAuthorizerOptions {
@@ -83,14 +84,11 @@ const UNAVAILABLE = {
 }
 
 /**
- * Returns how many requests this request counts as, by the length of its body. A chunked body counts as a body of
- * maximum length. An uploaded file counts once, because a caller may send only one at a time.
+ * Returns how many requests this request counts as, by the length of its body. An uploaded file counts once, because a caller may send only one at a time.
  */
-function requestsIn({ headers, routeOptions }: FastifyRequest): number {
-  if (routeOptions.config.route?.upload !== undefined) return 1
-  const isChunked = headers['transfer-encoding'] !== undefined
-  const bytes = isChunked ? (routeOptions.bodyLimit ?? 0) : Number(headers['content-length'] ?? 0)
-  return Math.max(1, Math.ceil(bytes / REQUEST_BYTES))
+function requestsIn(request: FastifyRequest): number {
+  if (request.routeOptions.config.route?.upload !== undefined) return 1
+  return Math.max(1, Math.ceil(bodyBytes(request) / REQUEST_BYTES))
 }
 
 /**

@@ -33,7 +33,7 @@ import {
 import { openApiDocument } from './openApi.js'
 import { ProblemError, toProblem } from './Problem.js'
 import { RequestAuthorizer } from './RequestAuthorizer.js'
-import { LargeBodyQueue, parseBody } from './requestBody.js'
+import { bodyBytes, LargeRequestQueue, parseBody } from './requestBody.js'
 import { healthRoutes, type MetricsEndpoint } from './routes/health.js'
 import { apiRoutes } from './routes/index.js'
 import type { Route } from './routes/route.js'
@@ -183,7 +183,7 @@ function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }
   })
   enforceBodyDeadline(app.server, REQUEST_TIMEOUT_MS)
   app.removeAllContentTypeParsers()
-  const largeBodies = new LargeBodyQueue()
+  const largeRequests = new LargeRequestQueue()
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
     const { route } = request.routeOptions.config
     const read = () => {
@@ -195,7 +195,7 @@ function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }
         done(error instanceof Error ? error : new ProblemError('BAD_REQUEST'))
       }
     }
-    if (body.length > REQUEST_BYTES) largeBodies.run(read)
+    if (body.length > REQUEST_BYTES) void largeRequests.turn().then(read)
     else read()
   })
   const methodsOf = allowedMethods(routes)
@@ -211,6 +211,7 @@ function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }
   })
   app.decorateRequest('identity', undefined)
   app.addHook('onRequest', async (request, reply) => {
+    if (bodyBytes(request) > REQUEST_BYTES) await largeRequests.turn()
     void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id)
     const { route } = request.routeOptions.config
     if (route === undefined && files !== undefined && fileFor(files, request) !== undefined) return

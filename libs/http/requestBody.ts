@@ -1,3 +1,4 @@
+import type { FastifyRequest } from 'fastify'
 import { JsonSyntaxError, parseStrictJson, PAYLOAD_DEPTH_MAX, type JsonValue } from '../core/index.js'
 import { ProblemError } from './Problem.js'
 
@@ -19,14 +20,20 @@ export function parseBody(body: Buffer | undefined, bytesMax?: number): JsonValu
 /** Levels of JSON around a payload: the batch, its list and the instruction. */
 const ENVELOPE_DEPTH = 3
 
-/** Parses one large body per turn of the event loop, in order of arrival, so that short requests run in between. */
-export class LargeBodyQueue {
+/**
+ * Lets one large request continue per turn of the event loop, in order of arrival, so that short requests run in
+ * between.
+ */
+export class LargeRequestQueue {
   readonly #waiting: (() => void)[] = []
   #isDue = false
 
-  run(work: () => void): void {
-    this.#waiting.push(work)
-    this.#schedule()
+  /** Resolves when the caller may continue. */
+  turn(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#waiting.push(resolve)
+      this.#schedule()
+    })
   }
 
   #schedule(): void {
@@ -34,10 +41,14 @@ export class LargeBodyQueue {
     this.#isDue = true
     setImmediate(() => {
       this.#isDue = false
-      const work = this.#waiting.shift()
-      // Schedules the next body first, because `work` may throw.
+      this.#waiting.shift()?.()
       this.#schedule()
-      work?.()
     })
   }
+}
+
+/** Returns the length of the body. A chunked body may have the maximum length. */
+export function bodyBytes({ headers, routeOptions }: FastifyRequest): number {
+  if (headers['transfer-encoding'] !== undefined) return routeOptions.bodyLimit ?? 0
+  return Number(headers['content-length'] ?? 0)
 }
