@@ -47,6 +47,8 @@ const COMMANDS: Readonly<Record<string, () => Promise<Register>>> = {
   completion: async () => (await import('./commands/completion.js')).registerCompletion,
 }
 
+const VERSION_OPTIONS = new Set(['-V', '--version'])
+
 export const COMMAND_NAMES: readonly string[] = Object.keys(COMMANDS)
 
 /** Runs one command line and returns its exit code. Never throws. */
@@ -84,11 +86,13 @@ export async function createProgram(argv: readonly string[], cli: Cli): Promise<
 }
 
 /**
- * Returns only the requested command, so that `symphony status` does not load the HTTP server. Without a known command,
- * returns all, because the help lists them.
+ * Returns only the requested command, so that `symphony status` does not load the HTTP server, and none for the
+ * version. Without a known command, returns all, because the help lists them.
  */
 function commandsFor(argv: readonly string[]): readonly (() => Promise<Register>)[] {
-  const word = argv.slice(2).find((one) => !one.startsWith('-')) ?? ''
+  const words = argv.slice(2)
+  if (words.length > 0 && words.every((one) => VERSION_OPTIONS.has(one))) return []
+  const word = words.find((one) => !one.startsWith('-')) ?? ''
   // `completion` needs all commands.
   const asked = Object.hasOwn(COMMANDS, word) && word !== 'completion' ? COMMANDS[word] : undefined
   return asked === undefined ? Object.values(COMMANDS) : [asked]

@@ -16,13 +16,17 @@ let program: Command
 let commands: readonly CommandSurface[]
 let folder: string
 beforeAll(async () => {
-  const silent = new Writable({ write: (_chunk, _encoding, done) => done() })
-  const terminal = new Terminal({ stdout: silent, stderr: silent, env: {} })
-  program = await createProgram(['node', 'symphony'], { env: {}, terminal, signal: new AbortController().signal })
+  program = await programFor()
   commands = everyCommand(surfaceOf(program)).slice(1)
   folder = mkdtempSync(join(tmpdir(), 'symphony-completion-'))
 })
 afterAll(() => rmSync(folder, { recursive: true }))
+
+function programFor(...words: string[]): Promise<Command> {
+  const silent = new Writable({ write: (_chunk, _encoding, done) => done() })
+  const terminal = new Terminal({ stdout: silent, stderr: silent, env: {} })
+  return createProgram(['node', 'symphony', ...words], { env: {}, terminal, signal: new AbortController().signal })
+}
 
 function commandAt(path: readonly string[]): Command {
   return path.reduce((at, word) => at.commands.find((command) => command.name() === word)!, program)
@@ -41,6 +45,19 @@ function complete(line: string): string[] {
   if (String(stderr) !== '') throw new Error(String(stderr))
   return String(stdout).split('\n').filter(Boolean).toSorted()
 }
+
+async function namesFor(...words: string[]): Promise<string[]> {
+  return (await programFor(...words)).commands.map((command) => command.name())
+}
+
+test('the program loads only the requested command, and none for --version', async () => {
+  expect(await namesFor('--version')).toEqual([])
+  expect(await namesFor('-V')).toEqual([])
+  expect(await namesFor('--debug', 'status', '--json')).toEqual(['status'])
+  const all = program.commands.map((command) => command.name())
+  expect(await namesFor('--help')).toEqual(all)
+  expect(await namesFor('--version', 'unknown')).toEqual(all)
+})
 
 test('the program has every command of the specification', () => {
   const words = commands.map(({ path }) => path.join(' '))
