@@ -239,13 +239,17 @@ export class CoreScenario {
 
   async #finish(child: ChildProcess): Promise<void> {
     const exited = once(child, 'exit')
-    await waitUntil('the process has exited or finished all work', async () => {
+    const hasEnded = async () => {
       if (child.exitCode !== null || child.signalCode !== null) return true
       await this.passTimeForRetries()
       return this.isDone()
-    }).catch(async (cause: unknown) => {
-      throw new Error(`unfinished work: ${JSON.stringify(await this.#left())}`, { cause })
-    })
+    }
+    // Less often than by default, because each look writes to the queue that the process works on.
+    await waitUntil('the process has exited or finished all work', hasEnded, { everyMs: 100 }).catch(
+      async (cause: unknown) => {
+        throw new Error(`unfinished work: ${JSON.stringify(await this.#left())}`, { cause })
+      },
+    )
     child.stdin?.end()
     await exited
     if (child.signalCode !== 'SIGKILL' && child.exitCode !== 0)

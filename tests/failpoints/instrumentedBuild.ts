@@ -1,6 +1,7 @@
-import { cp, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import { readdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
 import { builtPath } from '../support/builtPath.js'
+import { copyFolder } from '../support/server.js'
 import { instrument } from './instrument.js'
 
 /** Modules that change state. Killing a process that only reads leaves no trace. */
@@ -17,7 +18,7 @@ export interface InstrumentedBuild {
 export async function buildInstrumented(folder: string): Promise<InstrumentedBuild> {
   const root = dirname(builtPath(''))
   const dist = join(folder, 'dist')
-  await cp(builtPath(''), dist, { recursive: true })
+  await copyFolder(builtPath(''), dist)
   for (const name of ['node_modules', 'schema', 'package.json']) await symlink(join(root, name), join(folder, name))
   const points: string[] = []
   for (const module of CORE_MODULES) {

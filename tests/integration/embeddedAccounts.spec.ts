@@ -1,9 +1,9 @@
-import { chmod, chown, cp, lstat, mkdir, readdir, readFile, readlink, rm, stat } from 'node:fs/promises'
+import { chmod, chown, lstat, mkdir, readdir, readFile, readlink, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Client } from 'pg'
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { startEmbedded, stopEmbedded } from '../../embedded/index.js'
-import { makeTestFolder, removeTestFolder, testBinaries } from '../support/server.js'
+import { copyFolder, createStoppedServer, makeTestFolder, removeTestFolder, testBinaries } from '../support/server.js'
 import { makeFolderOf, ordinaryAccount, StarterKit } from '../support/starterProcess.js'
 
 const isRoot = process.getuid?.() === 0
@@ -31,7 +31,7 @@ async function answers(url: string): Promise<boolean> {
 /** Copies the shipped package as npm unpacks it: without the links that an install script would create. */
 async function packageWithoutLinks(folder: string): Promise<string> {
   const native = join(folder, 'native')
-  await cp(kit.binaries, native, { recursive: true, verbatimSymlinks: true })
+  await copyFolder(kit.binaries, native)
   for (const { target } of await linksOf(native)) await rm(join(folder, target))
   return native
 }
@@ -66,7 +66,7 @@ describe('an embedded server of an ordinary user', () => {
   test('refuses a cluster of another user (EMBEDDED_DATA_DIR)', async () => {
     const folder = await freshFolder()
     const dataDir = join(folder, 'symphony')
-    await (await startEmbedded({ dataDir })).stop()
+    await createStoppedServer(dataDir)
     // Without root the test cannot change its user, so a folder without permissions stands for a foreign cluster.
     if (!isRoot) await chmod(join(dataDir, 'postgres'), 0o000)
     const { report } = await kit.start({ dataDir }, await ordinaryAccount())

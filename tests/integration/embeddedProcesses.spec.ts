@@ -7,7 +7,13 @@ import { Client } from 'pg'
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { embeddedUrl, startEmbedded, stopEmbedded } from '../../embedded/index.js'
 import { openDatabase } from '../../libs/db/index.js'
-import { copyDataDir, makeTestFolder, removeFoldersOfDeadRuns, removeTestFolder } from '../support/server.js'
+import {
+  copyFolder,
+  createStoppedServer,
+  makeTestFolder,
+  removeFoldersOfDeadRuns,
+  removeTestFolder,
+} from '../support/server.js'
 import { StarterKit } from '../support/starterProcess.js'
 
 let kit: StarterKit
@@ -16,7 +22,7 @@ let stopped: string
 beforeAll(async () => {
   kit = await StarterKit.unpack()
   stopped = join(kit.folder, 'symphony')
-  await (await startEmbedded({ dataDir: stopped })).stop()
+  await createStoppedServer(stopped)
   return () => kit.remove()
 })
 
@@ -28,7 +34,7 @@ async function freshDataDir(): Promise<string> {
 
 async function usedDataDir(): Promise<string> {
   const dataDir = await freshDataDir()
-  await copyDataDir(stopped, dataDir)
+  await copyFolder(stopped, dataDir)
   return dataDir
 }
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { cp, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import { copyFile, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Client } from 'pg'
@@ -7,6 +7,7 @@ import type { deploy as deployOf } from '../../libs/deployment/index.js'
 import { builtPath } from '../support/builtPath.js'
 import { catalogOf } from '../support/catalogOf.js'
 import { manifestText } from '../support/manifestText.js'
+import { copyFolder } from '../support/server.js'
 import type { ScenarioFixture } from './ScenarioFixture.js'
 
 /** Functions of the hot path that get one more argument with a default, so that calls of old workers still match. */
@@ -51,9 +52,9 @@ export async function makeRelease(
 ): Promise<OtherRelease> {
   const root = dirname(builtPath(''))
   const dist = join(folder, 'dist')
-  await cp(builtPath(''), dist, { recursive: true })
-  await cp(join(root, 'schema'), join(folder, 'schema'), { recursive: true })
-  await cp(join(root, 'package.json'), join(folder, 'package.json'))
+  await copyFolder(builtPath(''), dist)
+  await copyFolder(join(root, 'schema'), join(folder, 'schema'))
+  await copyFile(join(root, 'package.json'), join(folder, 'package.json'))
   await symlink(join(root, 'node_modules'), join(folder, 'node_modules'))
   await change(join(folder, 'schema'))
   const { deploy }: { deploy: typeof deployOf } = await import(

@@ -67,7 +67,7 @@ export async function startPrivateServer(options: PrivateServerOptions = {}): Pr
   }
   const template = process.env[templateVariable(version)]
   try {
-    if (template !== undefined && options.binaries === undefined) await copyDataDir(template, launch.dataDir)
+    if (template !== undefined && options.binaries === undefined) await copyFolder(template, launch.dataDir)
     const server = await startEmbedded(launch)
     return {
       ...server,
@@ -100,9 +100,18 @@ export async function makeTestFolder(): Promise<string> {
   return folder
 }
 
-/** Copies the data folder of a stopped server, because initdb takes most of a second. */
-export async function copyDataDir(from: string, to: string): Promise<void> {
-  // fs.cp would change the owner of every file.
+/**
+ * Creates the data folder of a server that was started and stopped: from the cluster of the run if there is one, because
+ * initdb takes most of a second.
+ */
+export async function createStoppedServer(dataDir: string): Promise<void> {
+  const template = process.env[templateVariable(SHIPPED_VERSION)]
+  if (template !== undefined) await copyFolder(template, dataDir)
+  await (await startEmbedded({ dataDir })).stop()
+}
+
+/** Copies a folder, with its owners and links. `fs.cp` would change the owner of every file and take twice the CPU time. */
+export async function copyFolder(from: string, to: string): Promise<void> {
   await promisify(execFile)('cp', ['-a', from, to])
 }
 

@@ -4,7 +4,7 @@ import { Client } from 'pg'
 import { startEmbedded, stopEmbedded, type EmbeddedServer } from '../../embedded/index.js'
 import { choosePort } from '../../embedded/ports.js'
 import { waitUntil } from '../scorecard/waitUntil.js'
-import { copyDataDir, makeTestFolder, removeTestFolder } from './server.js'
+import { copyFolder, makeTestFolder, removeTestFolder } from './server.js'
 
 /** Copies of the folders of stopped servers, passwords included, from which an older state or a standby starts. */
 export class ServerCopies {
@@ -14,7 +14,7 @@ export class ServerCopies {
     const folder = await makeTestFolder()
     this.#folders.push(folder)
     const copy = join(folder, 'symphony')
-    await copyDataDir(dataDir, copy)
+    await copyFolder(dataDir, copy)
     return copy
   }
 

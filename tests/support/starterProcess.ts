@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { chmod, chown, copyFile, cp, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { chmod, chown, copyFile, mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { StartOptions } from '../../embedded/index.js'
 import { builtPath } from './builtPath.js'
-import { makeTestFolder, removeTestFolder, testBinaries } from './server.js'
+import { copyFolder, makeTestFolder, removeTestFolder, testBinaries } from './server.js'
 
 export interface Account {
   readonly uid: number
@@ -68,9 +68,9 @@ export class StarterKit {
   static async unpack(): Promise<StarterKit> {
     const folder = await makeTestFolder()
     await chmod(folder, 0o755)
-    await cp(builtPath('../embedded/dist'), join(folder, 'embedded'), { recursive: true })
+    await copyFolder(builtPath('../embedded/dist'), join(folder, 'embedded'))
     await writeFile(join(folder, 'package.json'), '{"type":"module"}')
-    await cp(testBinaries(18), join(folder, 'native'), { recursive: true, verbatimSymlinks: true })
+    await copyFolder(testBinaries(18), join(folder, 'native'))
     spawnSync('chmod', ['-R', 'a+rX', folder])
     return new StarterKit(folder, await nodeForAnyone(folder))
   }

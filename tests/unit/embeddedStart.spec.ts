@@ -6,13 +6,20 @@ import { dirname, join } from 'node:path'
 import { Client } from 'pg'
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { embeddedUrl, startEmbedded, stopEmbedded } from '../../embedded/index.js'
-import { copyDataDir, makeTestFolder, type PostgresVersion, removeTestFolder, testBinaries } from '../support/server.js'
+import {
+  copyFolder,
+  createStoppedServer,
+  makeTestFolder,
+  type PostgresVersion,
+  removeTestFolder,
+  testBinaries,
+} from '../support/server.js'
 
 let stopped: string
 
 beforeAll(async () => {
   stopped = join(await makeTestFolder(), 'symphony')
-  await (await startEmbedded({ dataDir: stopped })).stop()
+  await createStoppedServer(stopped)
   return () => removeTestFolder(dirname(stopped))
 })
 
@@ -24,7 +31,7 @@ async function freshDataDir(): Promise<string> {
 
 async function usedDataDir(): Promise<string> {
   const dataDir = await freshDataDir()
-  await copyDataDir(stopped, dataDir)
+  await copyFolder(stopped, dataDir)
   return dataDir
 }
 
