@@ -9,6 +9,7 @@ import staleCompletions from './scenarios/r10StaleCompletions.js'
 import cancelRaces from './scenarios/r25CancelRaces.js'
 import limits from './scenarios/r26Limits.js'
 import reconciliation from './scenarios/r27Reconciliation.js'
+import soak from './scenarios/r28Soak.js'
 
 /**
  * Runs scenarios of `npm run chaos` in a small size, with another seed per commit. Scenarios that kill processes have
@@ -68,6 +69,21 @@ const SHORT_FORMS: readonly ShortForm[] = [
     scenario: reconciliation,
     size: { perKind: 20, kills: 1, serverKills: 1 },
     atLeast: { kills: 1, serverKills: 1, violationsFound: 5 },
+    ownServer: true,
+  },
+  {
+    invariant: 'payments, messages, jobs and statements take effect once in a mixed load with kills',
+    scenario: soak,
+    // Other specs kill schedulers and inbox workers.
+    size: { payments: 150, killEverySeconds: 0.5, serverKillEvery: 2, workers: 1, lasting: 0, jobs: 2 },
+    atLeast: {
+      workerKills: 1,
+      serverKills: 1,
+      outcomeMessages: 75,
+      occurrences: 2,
+      inboxMessages: 10,
+      violationsFound: 5,
+    },
     ownServer: true,
   },
 ]

@@ -45,6 +45,8 @@ export interface FleetSettings {
   readonly port?: number
   /** Folder of another release. @default this release */
   readonly dist?: string
+  /** @see WorkerFleetOptions */
+  readonly command?: (workerId: string) => readonly string[]
 }
 
 export interface ServerCycle {
@@ -114,7 +116,7 @@ export class RelayScenario {
     return (await readFile(join(this.#fixture.folder, 'workers.log'), 'utf8')).split('\n')
   }
 
-  fleet({ name = 'worker', words = [], env = {}, port, dist }: FleetSettings = {}): WorkerFleet {
+  fleet({ name = 'worker', words = [], env = {}, port, dist, command }: FleetSettings = {}): WorkerFleet {
     const fleet = new WorkerFleet({
       name,
       words: ['--rails', this.#railsFile, ...words],
@@ -127,6 +129,7 @@ export class RelayScenario {
       },
       logFile: join(this.#fixture.folder, 'workers.log'),
       dist,
+      command,
     })
     this.#fixture.defer(() => fleet.killAll())
     return fleet

@@ -17,14 +17,21 @@ export interface WorkerFleetOptions {
   readonly logFile: string
   /** Folder of another release. @default this release */
   readonly dist?: string | undefined
+  /**
+   * Returns the arguments of `node` for another program, which prints a line when it is at work and exits when standard
+   * input closes. @default `symphony worker` with `words`
+   */
+  readonly command?: ((workerId: string) => readonly string[]) | undefined
 }
 
 export interface FleetWorker {
   readonly workerId: string
   readonly child: ChildProcess
+  /** Start of the process, by `performance.now()`. */
+  readonly startedAtMs: number
 }
 
-/** Starts, kills and freezes real `symphony worker` processes. */
+/** Starts, kills and freezes real processes: `symphony worker`, or another program. */
 export class WorkerFleet {
   readonly #options: WorkerFleetOptions
   readonly #workers = new Map<string, FleetWorker>()
@@ -62,17 +69,16 @@ export class WorkerFleet {
 
   /** Starts one more worker without waiting. */
   add(): FleetWorker {
-    const { name, env, words, logFile, dist = builtPath('') } = this.#options
+    const { name, env, logFile, command } = this.#options
     const workerId = `${name}-${(this.#started += 1)}`
     const log = openSync(logFile, 'a')
-    const program = [join(dist, 'libs/cli/childMain.js'), 'worker', '--no-http', '--until-stdin-closes']
-    const child = spawn(process.execPath, [...program, '--worker-id', workerId, '--log-level', 'warn', ...words], {
+    const child = spawn(process.execPath, command?.(workerId) ?? this.#workerCommand(workerId), {
       env,
       // Workers exit when this pipe closes, which the kernel does however this process ends.
       stdio: ['pipe', 'pipe', log],
     })
     closeSync(log)
-    const worker = { workerId, child }
+    const worker = { workerId, child, startedAtMs: performance.now() }
     this.#workers.set(workerId, worker)
     child.stdout?.once('data', () => {
       if (this.#workers.has(workerId)) this.#atWork.add(worker)
@@ -82,6 +88,12 @@ export class WorkerFleet {
       if (this.#remove(worker)) list.push(`${workerId} exited by itself (${code ?? signal})`)
     })
     return worker
+  }
+
+  #workerCommand(workerId: string): readonly string[] {
+    const { words, dist = builtPath('') } = this.#options
+    const program = [join(dist, 'libs/cli/childMain.js'), 'worker', '--no-http', '--until-stdin-closes']
+    return [...program, '--worker-id', workerId, '--log-level', 'warn', ...words]
   }
 
   async start(count: number): Promise<void> {

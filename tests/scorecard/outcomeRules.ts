@@ -1,19 +1,7 @@
 import type { Client } from 'pg'
 import type { RailEffect } from '../../libs/rails/index.js'
-import { asQueryable } from '../support/database.js'
-import { disableGuards } from '../support/ledgerTampers.js'
 import { ORDERS_TOPIC } from './orders.js'
-
-/** Rule about the outcomes of all orders, with a violation that a superuser plants to show that the rule finds it. */
-interface OutcomeRule {
-  readonly id: string
-  /** Sentence that follows the number of violations. */
-  readonly violated: string
-  /** Query for the orders that violate the rule. */
-  readonly find: string
-  /** Statement that makes one order violate the rule. */
-  readonly plant: string
-}
+import { checkRules, type CheckedRules, type PlantedRule } from './plantedRules.js'
 
 /** Facts of ledger and rail book, from which the rules select. `checkOutcomes` fills `rail_book`. */
 const FACTS = `
@@ -38,7 +26,8 @@ const FACTS = `
     FROM payment_outbox_identities m JOIN payment_outbox_attempts a USING (outbox_id)
     WHERE m.is_message AND m.rail_type = '${ORDERS_TOPIC}' AND a.state = 'DISPATCHED'`
 
-export const OUTCOME_RULES: readonly OutcomeRule[] = [
+/** Rules about the outcomes of all orders. */
+export const OUTCOME_RULES: readonly PlantedRule[] = [
   {
     id: 'ended',
     violated: 'orders have not ended, or have messages that were not handled',
@@ -136,19 +125,6 @@ export const OUTCOME_RULES: readonly OutcomeRule[] = [
   },
 ]
 
-interface Violation {
-  readonly rule: string
-  readonly count: number
-  /** Sentence with the number and the first orders. */
-  readonly defect: string
-}
-
-export interface CheckedOutcomes {
-  readonly violations: readonly Violation[]
-  /** Rules that did not find the violation that was planted for them. */
-  readonly missed: readonly string[]
-}
-
 /**
  * Compares the tables of the application with ledger and rail book, then plants one violation per rule. Works in a
  * transaction of a superuser, which is rolled back.
@@ -156,7 +132,7 @@ export interface CheckedOutcomes {
 export async function checkOutcomes(
   client: Client,
   { shop, book }: { readonly shop: string; readonly book: ReadonlyMap<string, RailEffect> },
-): Promise<CheckedOutcomes> {
+): Promise<CheckedRules> {
   await client.query('BEGIN')
   try {
     await client.query(FACTS)
@@ -166,36 +142,8 @@ export async function checkOutcomes(
       effects.map(({ count }) => count),
     ])
     await client.query('ANALYZE rail_book')
-    const violations: Violation[] = []
-    const missed: string[] = []
-    for (const rule of OUTCOME_RULES) {
-      const found = await findViolations(client, rule, shop)
-      if (found.length > 0) {
-        const defect = `${found.length} ${rule.violated}: ${found.slice(0, EXAMPLES_MAX).join(', ')}`
-        violations.push({ rule: rule.id, count: found.length, defect })
-      }
-    }
-    await disableGuards(asQueryable(client))
-    for (const rule of OUTCOME_RULES) {
-      await client.query('SAVEPOINT before_plant')
-      const { rowCount } = await client.query(rule.plant)
-      const found = await findViolations(client, rule, shop)
-      const before = violations.find((violation) => violation.rule === rule.id)?.count ?? 0
-      if (rowCount === 0 || found.length <= before) missed.push(rule.id)
-      await client.query('ROLLBACK TO SAVEPOINT before_plant')
-    }
-    return { violations, missed }
+    return await checkRules(client, OUTCOME_RULES, shop)
   } finally {
     await client.query('ROLLBACK')
   }
 }
-
-async function findViolations(client: Client, { find }: OutcomeRule, shop: string): Promise<readonly string[]> {
-  const { rows } = await client.query<{ instruction_id: string }>({
-    text: `SELECT instruction_id FROM (${find}) AS found(instruction_id) ORDER BY 1`,
-    values: find.includes('$1') ? [shop] : [],
-  })
-  return rows.map(({ instruction_id: instructionId }) => instructionId)
-}
-
-const EXAMPLES_MAX = 3

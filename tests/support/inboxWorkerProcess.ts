@@ -51,13 +51,14 @@ await worker.start()
 console.log('ready')
 `
 
+/** Returns the arguments of `node` for an inbox worker that prints a line per done message. */
+export function inboxWorkerCommand(options: InboxWorkerProcessOptions): readonly string[] {
+  const modules = [builtPath('libs/inbox/index.js'), builtPath('libs/db/index.js')]
+  return ['--input-type=module', '--eval', PROGRAM, ...modules, JSON.stringify(options)]
+}
+
 export async function startInboxWorker(options: InboxWorkerProcessOptions): Promise<InboxWorkerProcess> {
-  const words = ['--input-type=module', '--eval', PROGRAM]
-  const child = spawn(
-    process.execPath,
-    [...words, builtPath('libs/inbox/index.js'), builtPath('libs/db/index.js'), JSON.stringify(options)],
-    { stdio: ['pipe', 'pipe', 'inherit'] },
-  )
+  const child = spawn(process.execPath, inboxWorkerCommand(options), { stdio: ['pipe', 'pipe', 'inherit'] })
   let done = 0
   const lines = createInterface(child.stdout)
   const closed = once(lines, 'close').then(() => 'closed' as const)

@@ -49,20 +49,36 @@ export interface PlantedOptions {
 
 /** Creates payments of the last days on a rail of their own, and a statement about them with planted errors. */
 export async function plantStatement(db: TestDatabase, options: PlantedOptions): Promise<PlantedStatement> {
-  const { seed, format, perKind, folder } = options
+  const { seed, perKind } = options
   const railType = `rail-${randomUUID()}`
   const random = seededRandom(`ledger ${seed}`)
   await createPayments(db, railType, { paid: perKind * 9 + 20, unpaid: perKind + between(random, 4, 20), random })
+  const settlementDays = between(random, 0, 2)
+  const daysBefore = between(random, 6, 9)
+  return writePlantedStatement(db, railType, { ...options, settlementDays, daysBefore })
+}
+
+interface WrittenOptions extends PlantedOptions {
+  readonly settlementDays: number
+  /** Number of days before today that the statement covers. */
+  readonly daysBefore: number
+}
+
+/** Writes a statement about all payments of the rail, until today, with planted errors. */
+export async function writePlantedStatement(
+  db: TestDatabase,
+  railType: string,
+  { seed, format, perKind, folder, settlementDays, daysBefore }: WrittenOptions,
+): Promise<PlantedStatement> {
   const payments = await readLedgerPayments(superuserOf(db), railType)
   const today = Math.floor(Date.now() / DAY_MS) * DAY_MS
-  const settlementDays = between(random, 0, 2)
   const statement = generateStatement({
     payments,
     errors: Object.fromEntries(PLANTED_KINDS.map((kind) => [kind, perKind])),
     format,
     seed,
     settlementDays,
-    from: new Date(today - between(random, 6, 9) * DAY_MS),
+    from: new Date(today - daysBefore * DAY_MS),
     to: new Date(today + DAY_MS),
   })
   const file = join(folder, `${railType}.${format}`)
