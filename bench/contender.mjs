@@ -1,5 +1,5 @@
-// Runs one contender in its own process. `bench/run.mjs` forks it and sends it one task at a time. Each rate and its CPU time cover
-// exactly the measured work.
+// Runs one contender in its own process. `bench/run.mjs` forks it and sends it one task at a time. Each rate and its
+// CPU time cover only the measured work.
 import { createRequire } from 'node:module'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { watchServerCpu } from './serverCpu.mjs'
@@ -27,7 +27,7 @@ const TASKS = {
   drain: ({ count }) => perSecond(count, () => drain(count)),
   latency: ({ samples }) => latencies(samples),
   sustained: ({ seconds }) => sustained(seconds),
-  // For bench/scale, where another process enqueues and several contenders drain: start, progress, stop.
+  // For bench/scale, where another process enqueues and several contenders drain.
   beginWork: async () => {
     shared.worker = await queue.work(() => (shared.handled += 1))
   },
@@ -36,7 +36,7 @@ const TASKS = {
 }
 const shared = { handled: 0, worker: undefined }
 
-/** Handles items until all are handled and the product's own tables show each as finished. */
+/** Handles items until all are handled and the contender's own tables show each as finished. */
 async function drain(count) {
   const progress = { handled: 0 }
   const worker = await queue.work(() => (progress.handled += 1))
@@ -45,7 +45,10 @@ async function drain(count) {
   return () => worker.stop()
 }
 
-/** Measures the milliseconds from the acknowledged commit to the start of the handler, one item at a time on an idle system. */
+/**
+ * Measures the milliseconds from the acknowledged commit to the start of the handler, one item at a time on an idle
+ * system.
+ */
 async function latencies(samples) {
   const measured = []
   let arrived = deferred()
@@ -63,7 +66,10 @@ async function latencies(samples) {
   return measured
 }
 
-/** Enqueues in batches of 100 while a worker drains, with a backlog of at most about 5,000. Returns the rate and the memory. */
+/**
+ * Enqueues in batches of 100 while a worker drains, with a backlog of at most about 5,000. Returns the rate and the
+ * memory.
+ */
 async function sustained(seconds) {
   let handled = 0
   let enqueued = 0

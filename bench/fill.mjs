@@ -1,11 +1,11 @@
-// Inserts millions of rows in the state in which the SQL functions would leave them. Needs a superuser. Each function takes a client
-// whose search_path begins with the deployment's schema.
+// Inserts millions of rows, in the same state as the SQL functions would leave them. Needs a superuser. Each function
+// takes a client whose search_path starts with the deployment's schema.
 
-/** Rows per statement, which limits the memory of the server. */
+/** Rows per statement, to limit the memory of the server. */
 const ROWS_AT_ONCE = 100_000
 const PAYLOAD = `'{"amount": "12.50", "currency": "EUR", "destination": "DE89370400440532013000"}'::jsonb`
 
-/** Further columns of a queue row in each state, as SQL expressions over the item i. */
+/** Additional columns of a queue row in each state, as SQL expressions over the item i. */
 export const WAITING = {
   due: {},
   leased: {
@@ -20,8 +20,8 @@ export const WAITING = {
 }
 
 /**
- * Inserts pending items with identities and sequence numbers, by default over a thousand participants. Names begin with `prefix`,
- * so that two fills do not collide.
+ * Inserts pending items with identities and sequence numbers, by default over a thousand participants. Names start with
+ * `prefix`, so that two fills do not collide.
  */
 export async function fillQueue(
   client,
@@ -51,8 +51,8 @@ export async function fillQueue(
 }
 
 /**
- * Inserts terminal payments with an identity, one attempt and their totals, one in a hundred FAILED. `perTransaction` is the
- * number of payments per transaction: slower, but needed for realistic blocks. `onTransaction` runs after each of them.
+ * Inserts terminal payments with an identity, one attempt and their totals, one in a hundred FAILED. `perTransaction`
+ * limits the payments per transaction: slower, but gives realistic blocks. `onTransaction` runs after each transaction.
  */
 export async function fillLedger(
   client,
@@ -93,7 +93,7 @@ export async function fillLedger(
     }
   }
   await takeNumbers(client, prefix, participants, payments)
-  // Totals per minute of two hours, and tallies that are not yet added to them.
+  // Inserts totals per minute of two hours, and tallies that are not yet added to them.
   await client.query(
     `INSERT INTO outbox_attempt_totals (minute, dispatched, failed)
      SELECT date_trunc('minute', now()) - n * interval '1 minute', $1::int / 121 * 0.99, $1::int / 121 * 0.01
@@ -103,13 +103,13 @@ export async function fillLedger(
   await client.query(
     `INSERT INTO outbox_attempt_tallies (recorded_at, dispatched) SELECT now(), 1 FROM generate_series(1, 5000)`,
   )
-  // Brings the rows into the state in which autovacuum leaves old rows.
+  // Vacuums, as autovacuum does with old rows.
   await client.query(`VACUUM (FREEZE, ANALYZE) ${tables.join(', ')}, participant_outbox_sequences`)
 }
 
 /**
- * Fills the search table and the series of the last 30 days, as the projection of sealed blocks would. Returns the names of one
- * item, for searches.
+ * Fills the search table and the series of the last 30 days, like the projection of sealed blocks. Returns the names of
+ * one item, for searches.
  */
 export async function fillSearch(client) {
   await insertMany(client, ['payment_search'], 1, () =>
@@ -170,8 +170,8 @@ async function takeNumbers(client, prefix, participants, count) {
 }
 
 /**
- * Inserts in one transaction without triggers, and builds the indexes afterwards, which is several times as fast. Restores the
- * statistics in pg_class, so that a table that was never analysed stays so.
+ * Inserts in one transaction without triggers, and builds the indexes afterwards, which is several times as fast.
+ * Restores the statistics in pg_class, so that a table that was never analysed stays so.
  */
 async function insertMany(client, tables, count, insert) {
   const before = await client.query(

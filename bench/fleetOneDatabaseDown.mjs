@@ -1,6 +1,6 @@
-// Measures the effect of one failed database on the others of a fleet: `npm run bench:fleet`. Seven databases have work. The eighth
-// is on its own server, which runs in one half of a round and is stopped in the other. Prints the drain rate of the seven per round,
-// and the median of the ratios.
+// Measures the effect of one failed database on the others of a fleet: `npm run bench:fleet`. Seven databases have
+// work. The eighth is on its own server, which runs in one half of a round and is stopped in the other. Prints the
+// drain rate of the seven per round, and the median of the ratios.
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -39,8 +39,8 @@ try {
     return (7 * MESSAGES) / seconds
   }
   await drain('warm-up')
-  // Measures in pairs of alternating order and takes the ratio of each pair, because the machine's speed varies by more than the
-  // expected effect.
+  // Measures pairs in alternating order and takes the ratio of each pair, because the machine's speed varies by more
+  // than the expected effect.
   const rates = { up: [], down: [] }
   const run = async (round, state) => {
     if (state === 'up') {

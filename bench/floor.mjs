@@ -1,5 +1,6 @@
-// Measures the floor: the minimum cost of an item on this server. Three bare statements inside the server lease 500 items, insert
-// them into the ledger and delete them. They use the product's tables and indexes, without checks, tokens or round trips.
+// Measures the floor: the minimum cost of an item on this server. Three plain statements inside the server lease 500
+// items, insert them into the ledger and delete them. They use the product's tables and indexes, without checks, tokens
+// or round trips.
 import { createRequire } from 'node:module'
 import { deploy } from '../dist/libs/deployment/index.js'
 

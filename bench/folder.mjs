@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 /**
- * Creates a temporary folder for a server. If this process runs as root, the server runs as another account, which must be able to
- * enter the folder.
+ * Creates a temporary folder for a server. As root, this process runs the server under another account, which must be
+ * able to enter the folder.
  */
 export async function temporaryFolder(prefix) {
   const folder = await mkdtemp(join(tmpdir(), prefix))

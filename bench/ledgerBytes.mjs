@@ -1,13 +1,16 @@
-// Measures the bytes per payment in the ledger, by table and index: `npm run bench:bytes [payments]`. Each payment has one attempt.
-// Transactions of 500 payments let the indexes grow as in production; the rows are sealed. docs/internals/billion-rows.md uses the
-// result.
+// Measures the bytes per payment in the ledger, by table and index: `npm run bench:bytes [payments]`. Each payment has
+// one attempt. Transactions of 500 payments let the indexes grow as in production; the rows are sealed.
+// docs/internals/billion-rows.md uses the result.
 import { LedgerSealer } from '../dist/libs/ledger/index.js'
 import { fillLedger } from './fill.mjs'
 import { ScaleFixture } from './scale/ScaleFixture.mjs'
 
 const PAYMENTS = Number(process.argv[2] ?? 300_000)
 
-/** pg_table_size includes the entries of blocks, which are stored out of line. Leaves out tables and indexes of up to two pages. */
+/**
+ * pg_table_size includes the entries of blocks, which are stored out of line. Omits tables and indexes of up to two
+ * pages.
+ */
 const SIZES = `
 SELECT part.name, round(part.size::numeric / $1, 1)::text AS bytes, part.height
 FROM pg_class t

@@ -2,7 +2,10 @@
 
 const PAGE_ROWS = 20_000
 
-/** Returns the last payments of a rail, in the order of their ids. `auditor` is a handle in that role, or a superuser's. */
+/**
+ * Returns the last payments of a rail, in the order of their ids. `auditor` is a handle of symphony_auditor or of a
+ * superuser.
+ */
 export async function readLedgerPayments(auditor, rail, count = Infinity) {
   const payments = []
   while (payments.length < count) {

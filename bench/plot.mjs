@@ -6,7 +6,7 @@ text { fill: #57606a } .axis { stroke: #8b949e; stroke-opacity: .5 } .bound { st
 @media (prefers-color-scheme: dark) { text { fill: #9da7b3 } .bound { stroke: #ff7b72 } }
 </style>`
 
-/** Draws bars, grouped under titles. Bars with `ours` are coloured. */
+/** Draws bars in groups with titles. Bars with `ours` are coloured. */
 export function barPlot({ title, groups }) {
   const most = Math.max(...groups.flatMap(({ bars }) => bars.map(({ value }) => value)), 1)
   const shapes = []

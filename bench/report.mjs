@@ -1,4 +1,4 @@
-// Writes the section of docs/benchmarks.md about the peers, and its plot. Also defines the goals.
+// Writes the peers section of docs/benchmarks.md and its plot, and defines the goals.
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { machine, PAGE, PLOTS, writeSection } from './page.mjs'
@@ -20,7 +20,7 @@ const RATIOS = {
   floor: 'drain a backlog ÷ the floor',
 }
 
-/** Goals of the ratios, of the CPU per payment in microseconds and of the worker's memory in MiB. The floor has no goal. */
+/** Goals for the ratios, the CPU per payment in microseconds and the worker's memory in MiB. The floor has no goal. */
 export const GOALS = {
   drain: { least: 1.25 },
   enqueue: { least: 1.5 },
@@ -44,7 +44,7 @@ export function isMet(name, value) {
   return value >= least && value <= most
 }
 
-/** Writes the section and its plot. `debian` is the summary on Debian's server, if it was measured. */
+/** Writes the section and its plot. `debian` is the summary for Debian's server, if measured. */
 export async function writeReport({ main, debian, settings, contenders }, { page = PAGE, folder = PLOTS } = {}) {
   await mkdir(folder, { recursive: true })
   await writeFile(join(folder, 'peers.svg'), plot(main.medians))

@@ -28,7 +28,7 @@ import { rounded, summarise } from './summary.mjs'
 const pg = createRequire(import.meta.url)('pg')
 const PEERS = fileURLToPath(new URL('peers/', import.meta.url))
 const FIGURES = ['enqueueBatch', 'drain', 'enqueue', 'latency', 'sustained', 'floor']
-/** Measurements that a peer with an idempotency key takes part in. */
+/** Figures that are measured for a peer with an idempotency key. */
 const KEYED_FIGURES = new Set(['enqueueBatch', 'drain'])
 const DEBIAN = '/usr/lib/postgresql'
 
@@ -90,13 +90,13 @@ function debianBinaries() {
   return join(DEBIAN, String(newest))
 }
 
-/** Runs all contenders in each round, in a different order each time, so that noise of the machine affects all of them. */
+/** Runs all contenders in each round, in alternating order, so that noise of the machine affects all of them. */
 async function measure() {
   const results = { about: {}, rounds: servers.map(() => []) }
   for (let round = 0; round < settings.rounds; round++) {
     for (const [n, server] of servers.entries()) {
       print(`round ${round + 1}, PostgreSQL ${server.version}`)
-      // The sustained load takes long, so it is measured once, on the first server.
+      // Measures the sustained load once, on the first server, because it takes long.
       const figures = settings.figures.filter((figure) => figure !== 'sustained' || (round === 0 && n === 0))
       results.rounds[n].push(await measureRound(server.url, round, figures, results.about))
     }
@@ -124,7 +124,7 @@ async function measureRound(serverUrl, round, wanted, about) {
         }
       }
       print(`  ${figure}: ${lineOf(figures[figure])}`)
-      // Idle contenders keep their connections and could together reach max_connections.
+      // Ends idle contenders, because all together could reach max_connections.
       const later = wanted.slice(n + 1)
       for (const { contender, end } of running) {
         if (!later.some((each) => takesPart(contender, each))) await end()
@@ -205,7 +205,7 @@ function peers() {
   })
 }
 
-/** Installs the peers at first use. They have their own lockfile, so that users of Symphony never install them. */
+/** Installs the peers at first use. Their own lockfile keeps them out of Symphony's dependencies. */
 function installPeers() {
   if (existsSync(join(PEERS, 'node_modules', 'pg-boss'))) return
   print('installing the peers into bench/peers')
@@ -261,7 +261,7 @@ function positive(name, text) {
   return number
 }
 
-/** Returns the measurements in their fixed order, because a drain needs the items of a batch enqueue. */
+/** Returns the figures in fixed order, because a drain needs the items of a batch enqueue. */
 function inOrder(figures) {
   return FIGURES.filter((figure) => figures.includes(figure))
 }

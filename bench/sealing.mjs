@@ -1,7 +1,7 @@
-// Measures the cost of sealing for a drain: `npm run bench:sealing -- [ROUNDS] [ITEMS] [SEAL_INTERVAL_MS]`. Four connections claim and
-// complete items as fast as the database allows, alternately with and without a sealer. The sealer runs every second, ten times as
-// often as the default. Prints each rate and the slowdown of the median. On Linux it also prints the CPU time of the sealer's backend
-// in per cent of the drain's CPU time (server and this process). On a busy machine this number is more reliable than the rates.
+// Measures the cost of sealing for a drain: `npm run bench:sealing -- [ROUNDS] [ITEMS] [SEAL_INTERVAL_MS]`. Four
+// connections claim and complete items as fast as the database allows, alternately with and without a sealer. Prints
+// each rate and the slowdown of the median. On Linux, also prints the CPU time of the sealer's backend in per cent of
+// the drain's CPU time (server and this process). On a busy machine this number is more reliable than the rates.
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { openDatabase } from '../dist/libs/db/index.js'
@@ -31,7 +31,7 @@ try {
     // Alternates the order, because the second setting has a larger ledger.
     for (const setting of round % 2 === 0 ? ['without', 'with'] : ['with', 'without']) {
       await fill(database, `${round}-${setting}`)
-      // Seals the enqueued rows before the measurement of the drain.
+      // Seals the enqueued rows before the drain is measured.
       const sealer = new LedgerSealer(sealerRole, { intervalMs: SEAL_INTERVAL_MS }, (event) => {
         if (event.type === 'ledger.fault') throw event.error
         sealedRows += event.rows
@@ -111,7 +111,10 @@ async function drain(executor, workerId) {
   }
 }
 
-/** Returns the CPU milliseconds of the sealer's backend, and of the server's other processes and this one; zero without /proc. */
+/**
+ * Returns the CPU milliseconds of the sealer's backend, and of this process with the server's other processes; 0
+ * without /proc.
+ */
 async function readCpu(sealer) {
   const { rows } = await sealer.query('SELECT pg_backend_pid() AS pid')
   const processes = await readProcesses()
@@ -129,7 +132,8 @@ async function readProcesses() {
     if (!/^\d+$/.test(name)) continue
     const stat = await readFile(`/proc/${name}/stat`, 'utf8').catch(() => undefined)
     if (stat === undefined) continue
-    // The name may contain spaces, so fields are counted after it: state, parent, …; 11 to 14 are CPU times in ticks of 10 ms.
+    // The process name may contain spaces, so fields are counted after it. Fields 11 to 14 are CPU times in ticks of 10
+    // ms.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     const [user, system, childrenUser, childrenSystem] = fields.slice(11, 15).map((ticks) => 10 * Number(ticks))
     processes.set(Number(name), {

@@ -1,7 +1,10 @@
 // Measures the CPU time of a database's client backends from /proc/PID/schedstat. Linux only.
 import { readFile } from 'node:fs/promises'
 
-/** A pool closes a connection after 10 s without work, so a sample each second misses no work of a closed backend. */
+/**
+ * Interval of samples. A pool closes a connection after 10 s without work, so a sample per second misses no work of a
+ * closed backend.
+ */
 const SAMPLE_MS = 1_000
 const BACKENDS = `
 SELECT pid, pid || ' ' || backend_start AS backend FROM pg_stat_activity
@@ -9,8 +12,8 @@ WHERE datname = current_database() AND backend_type = 'client backend' AND pid <
   AND application_name <> 'bench sealing'`
 
 /**
- * Starts measuring. `end()` returns the CPU microseconds since then, or undefined if schedstat does not exist. `sampleMs` is the
- * time that a backend may have worked after its last sample.
+ * Starts measuring. `end()` returns the CPU microseconds since then; undefined without schedstat. `sampleMs` is the
+ * interval of samples.
  */
 export async function watchServerCpu(url, pg, sampleMs = SAMPLE_MS) {
   const client = new pg.Client({ connectionString: url, application_name: 'bench cpu' })
@@ -23,7 +26,7 @@ export async function watchServerCpu(url, pg, sampleMs = SAMPLE_MS) {
   }
   const timer = setInterval(() => {
     sampling = sampling.then(sample)
-    // end() awaits the same promise and reports the failure.
+    // end() awaits the same promise and throws the error.
     sampling.catch(() => {})
   }, sampleMs)
   return {
@@ -43,7 +46,9 @@ async function readBackends(client) {
   return new Map(read.filter(([, cpuUs]) => cpuUs !== undefined))
 }
 
-/** Returns the CPU time of a backend, which is the first field of schedstat, in nanoseconds. Undefined if the backend has ended. */
+/**
+ * Returns the CPU time of a backend: the first field of schedstat, in nanoseconds. Undefined if the backend has ended.
+ */
 async function readCpuUs(pid) {
   const text = await readFile(`/proc/${pid}/schedstat`, 'utf8').catch(() => undefined)
   return text === undefined ? undefined : Number(text.split(' ')[0]) / 1_000

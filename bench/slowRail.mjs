@@ -1,6 +1,6 @@
-// Measures the effect of a slow rail on a fast one in the same worker: `npm run bench:slow-rail`. The fast rail answers in 5 ms. The
-// slow one has a concurrency of 5, answers in two seconds and is overloaded. Prints the drain rate of the fast rail, alternately alone
-// and beside the slow one, and the ratio of the medians.
+// Measures the effect of a slow rail on a fast one in the same worker: `npm run bench:slow-rail`. The fast rail answers
+// in 5 ms. The slow rail has a concurrency of 5, answers in two seconds and is overloaded. Prints the drain rate of the
+// fast rail, alternately alone and beside the slow rail, and the ratio of the medians.
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -42,7 +42,7 @@ try {
       while (progress.paid < wanted) await sleep(5)
       const perSecond = PAYMENTS / ((performance.now() - startedMs) / 1_000)
       await relayer.stop()
-      // Otherwise items of the slow rail would remain when the fast rail is measured alone.
+      // Items of the slow rail must not remain when the fast rail is measured alone.
       await drainSlow(database)
       // Round 0 is a warm-up.
       if (round > 0) {
@@ -84,7 +84,7 @@ async function fill(database, railType, prefix, count) {
   await enqueueMany(instructions, { tx: database.as('symphony_ingest') })
 }
 
-/** Completes the remaining items of the slow rail with a rail of the same name that answers at once. */
+/** Completes the remaining items of the slow rail by a rail of the same name that answers at once. */
 async function drainSlow(database) {
   const quick = loadRails([rail('slow', 0, { onPaid: () => {} })])
   const relayer = new OutboxRelayer(database, quick)

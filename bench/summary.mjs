@@ -1,10 +1,13 @@
-// Summarises the rounds of `npm run bench`: medians, ratios of ours to the peers, CPU per item.
+// Summarises the rounds of `npm run bench`: medians, ratios of Symphony to the peers, CPU per item.
 import { median } from './statistics.mjs'
 
 /** Measurements with a rate and its CPU time. */
 const RATES = ['enqueueBatch', 'drain', 'enqueue']
 
-/** Takes medians over the rounds. Ratios divide our result by that of the faster peer; higher is better, except for latencies. */
+/**
+ * Takes medians over the rounds. A ratio divides Symphony's result by that of the faster peer; higher is better, except
+ * for latencies.
+ */
 export function summarise(rounds, contenders) {
   const all = Object.fromEntries(
     Object.keys(rounds[0]).map((figure) => [
@@ -43,7 +46,7 @@ function ratiosOf(medians, contenders) {
   return ratios
 }
 
-/** Returns microseconds per item, without `server` if the system has no /proc/PID/schedstat. */
+/** Returns microseconds per item; without `server` if the system has no /proc/PID/schedstat. */
 function cpuOf({ serverUs, nodeUs }) {
   return rounded({ ...(serverUs === undefined ? {} : { server: serverUs }), node: nodeUs })
 }

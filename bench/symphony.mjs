@@ -1,4 +1,5 @@
-// The contender Symphony, with ledger, sealing, lease tokens, roles, and idempotent and sequenced enqueue. The rail answers at once.
+// Symphony as a contender, with ledger, sealing, lease tokens, roles, and idempotent and sequenced enqueue. The rail
+// answers at once.
 import { createRequire } from 'node:module'
 import { openDatabase } from '../dist/libs/db/index.js'
 import { enqueue, enqueueMany, OutboxRelayer, readOutboxStatus } from '../dist/libs/outbox/index.js'
@@ -12,7 +13,7 @@ export const version = createRequire(import.meta.url)('../package.json').version
 export async function open({ url }) {
   await deploy({ url })
   const database = openDatabase({ url, connectionsMax: 16 })
-  // The CPU columns leave out sessions of this name; npm run bench:sealing measures them.
+  // The CPU columns omit sessions of this name; `npm run bench:sealing` measures them.
   const sealing = openDatabase({ url, connectionsMax: 1, applicationName: 'bench sealing' })
   const ingest = database.as('symphony_ingest')
   const readonly = database.as('symphony_readonly')

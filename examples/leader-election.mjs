@@ -1,4 +1,5 @@
-// Two candidates run, and one leads. When it stops, the other takes over with a greater fencing token.
+// Two candidates run, and one leads. When the leader stops, the other candidate takes over with a greater fencing
+// token.
 import { Symphony } from 'symphony-pg'
 import { deploy } from 'symphony-pg/admin'
 
@@ -14,7 +15,8 @@ const candidate = (name) => {
   const lead = async ({ signal, fencingToken }) => {
     console.log(`${name} leads`)
     report(fencingToken)
-    // Work until the signal aborts; a lost lease also aborts it. Pass the token to the system that you write to.
+    // Works until the signal aborts, as it also does when the lease is lost. Pass the token to the system that you
+    // write to.
     await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
     console.log(`${name} steps down`)
   }

@@ -24,7 +24,7 @@ const receiver = createServer(async (request, response) => {
   if (signature.length !== 32 || !timingSafeEqual(signature, sign(body))) return response.writeHead(401).end()
   const { id, ...credit } = JSON.parse(body)
   const { created } = await symphony.inbox.enqueue({ source: 'bank', messageId: id, topic: 'credit', payload: credit })
-  // The answer is sent after the commit, without waiting for the handler.
+  // Answers after the commit, without waiting for the handler.
   response.writeHead(created ? 202 : 200).end()
 })
 await new Promise((resolve) => receiver.listen(0, '127.0.0.1', resolve))

@@ -1,5 +1,5 @@
-// graphile-worker at its fastest documented setting (its "performance" page): a local queue of 500 jobs, completions grouped
-// without delay, no queue name. With the key `jobKey` each job has a unique key, as each payment of Symphony has.
+// graphile-worker in its fastest documented setting (its "performance" page): a local queue of 500 jobs, completions
+// grouped without delay, no queue name. With the key `jobKey` each job has a unique key, like each payment of Symphony.
 import { createRequire } from 'node:module'
 import { Logger, makeWorkerUtils, run, runMigrations } from 'graphile-worker'
 

@@ -1,7 +1,7 @@
-// pg-boss at its fastest documented setting: one statement fetches or completes a batch of 500, another fetch follows a full batch
-// at once, NOTIFY wakes the workers. There are no retries, no expiry checks and no maintenance during a run. Two settings refuse a
-// second job with the same key, as Symphony does. With the key `id` the caller chooses the primary key. With `singletonKey` the queue
-// has the policy `exclusive`, the only policy that keeps a key unique until its job has ended.
+// pg-boss in its fastest documented setting: one statement fetches or completes a batch of 500, another fetch follows a
+// full batch at once, NOTIFY wakes the workers. No retries, expiry checks or maintenance during a run. Two settings
+// refuse a second job with the same key, like Symphony. With the key `id` the caller chooses the primary key. With
+// `singletonKey` the queue has the policy `exclusive`, the only policy that keeps a key unique until its job has ended.
 import { createHash } from 'node:crypto'
 import { createRequire } from 'node:module'
 import { PgBoss } from 'pg-boss'
@@ -61,7 +61,7 @@ function keyOf(key, { n }) {
   return key === 'singletonKey' ? { singletonKey: `i-${n}` } : {}
 }
 
-/** Derives a UUID (in the form of version 5) from a key, because ids of pg-boss must be UUIDs. */
+/** Derives a UUID (in the form of version 5) from a key, because pg-boss requires UUIDs as ids. */
 function uuidOf(text) {
   const hex = createHash('sha1').update(text).digest('hex')
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-5${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`

@@ -42,7 +42,7 @@ export class ScaleFixture {
     await rm(this.#folder, { recursive: true, force: true })
   }
 
-  /** Calls back with a new database and drops it afterwards. */
+  /** Creates a database, passes it to the body and drops it afterwards. */
   async withDatabase(body) {
     const database = await this.#createDatabase()
     try {
@@ -53,7 +53,10 @@ export class ScaleFixture {
     }
   }
 
-  /** Returns a database whose ledger has `payments` payments. Filling takes minutes, so cases of the same size share it. */
+  /**
+   * Returns a database with `payments` payments in the ledger. Cases of the same size share it, because filling takes
+   * minutes.
+   */
   async filledLedger(payments, print) {
     const kept = this.#ledgers.get(payments)
     if (kept !== undefined) return kept

@@ -10,11 +10,12 @@ const LARGE_TABLES = [
 const WARM_UP = 3
 
 /**
- * Repeats a claim on one connection. By default it rolls each back, so that all claims see the same queue. With `moving` it commits
- * each, so that the next passes the dead rows of the earlier ones, as in a drain.
+ * Repeats a claim on one connection. By default rolls each claim back, so that all claims see the same queue. With
+ * `moving`, commits each claim, so that the next one passes the dead rows of earlier ones, as in a drain.
  */
 export async function claimCost(client, { batch, rails = null, calls, moving = false }) {
-  // The first claim after a server start begins an epoch. Without this commit, each rolled-back claim would begin it again.
+  // The first claim after a server start begins an epoch. Without this commit, each rolled-back claim would begin it
+  // again.
   await client.query(`SELECT FROM claim_outbox_batch(1, 'bench', 1, ARRAY['served-by-none'])`)
   const measured = []
   const scanned = new Set()
@@ -40,14 +41,14 @@ export async function claimCost(client, { batch, rails = null, calls, moving = f
   }
 }
 
-/** Executes a statement once. Returns its pages hit or read, its rows, and its time inside the server. */
+/** Executes a statement once. Returns the pages hit or read, the rows, and the time inside the server. */
 export async function explain(client, sql, values = []) {
   const { rows } = await client.query(`EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) ${sql}`, values)
   const [{ Plan: plan, 'Execution Time': ms }] = rows[0]['QUERY PLAN']
   return { ms, rows: plan['Actual Rows'], buffers: plan['Shared Hit Blocks'] + plan['Shared Read Blocks'] }
 }
 
-/** Returns the large tables that this transaction scanned sequentially, from PostgreSQL's counters. */
+/** Returns the large tables that this transaction scanned sequentially, by PostgreSQL's counters. */
 async function sequentiallyScanned(client) {
   const { rows } = await client.query(
     'SELECT relname FROM pg_stat_xact_user_tables WHERE seq_scan > 0 AND relname = ANY ($1)',

@@ -22,7 +22,7 @@ export function readOptions(words) {
     throw new OptionsError('--quick has fixed sizes: omit --max-rows and --seconds')
   return {
     cases: given.only === undefined ? Object.keys(CASES) : given.only.split(',').map(knownCase),
-    // The page marks results of a run that is smaller than the bound requires.
+    // The page marks the results of a run that is smaller than the bound requires.
     reduced: quick || maxRows !== undefined || (seconds ?? 600) < 600,
     json: given.json,
     write: given.write && !quick,
@@ -36,7 +36,7 @@ export function readOptions(words) {
   }
 }
 
-/** Returns the sizes up to the limit, or the limit itself if all are larger. */
+/** Returns the sizes up to the limit; the limit itself if all are larger. */
 function allowed(sizes, maxRows = Infinity) {
   const small = sizes.filter((size) => size <= maxRows)
   return small.length === 0 ? [maxRows] : small

@@ -1,5 +1,5 @@
-// Writes the section of docs/benchmarks.md about growth, and its plots. Keeps the last result of each case in
-// docs/benchmarks/scale.json, so that one case can be measured again alone. Every row refers to its run.
+// Writes the scale section of docs/benchmarks.md and its plots. Keeps the last result of each case in
+// docs/benchmarks/scale.json, so that one case can be measured again alone. Every row names its run.
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { PAGE, PLOTS, writeSection } from '../page.mjs'

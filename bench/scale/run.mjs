@@ -1,6 +1,6 @@
-// Measures how cost grows with backlog, ledger, writers and processes: `npm run bench:scale`. Each case measures some rows of the
-// page's table and compares them with their bounds. A full run needs a quiet machine for an hour or more and 25 GB of disk;
-// `--max-rows` and `--only` measure less.
+// Measures how cost grows with backlog, ledger, writers and processes: `npm run bench:scale`. Each case measures some
+// rows of the page's table and compares them with their bounds. A full run needs a quiet machine for an hour or more
+// and 25 GB of disk; `--max-rows` and `--only` measure less.
 import { machine } from '../page.mjs'
 import { CASES } from './cases.mjs'
 import { OptionsError, readOptions, USAGE } from './options.mjs'
@@ -10,7 +10,7 @@ import { ScaleFixture } from './ScaleFixture.mjs'
 const options = optionsOrExit()
 const fixture = await ScaleFixture.open()
 try {
-  // To the minute, to distinguish runs of one day.
+  // Precise to the minute, to distinguish runs of one day.
   const startedAt = new Date().toISOString().slice(0, 16).replace('T', ' ')
   const run = `${startedAt} UTC · ${machine()} · PostgreSQL ${await fixture.serverVersion()}`
   const measured = []
@@ -19,7 +19,7 @@ try {
     const filledLedger = (payments) => fixture.filledLedger(payments, printLine)
     const result = await CASES[name]({ ...options.sizing, fixture, filledLedger, print: printLine })
     measured.push({ name, run, reduced: options.reduced, ...result })
-    // Written after each case, so that a later failure loses no result.
+    // Writes after each case, so that a later failure loses no result.
     if (options.write) await writeReport(measured.slice(-1))
   }
   const figures = measured.flatMap(({ name, figures: ofCase }) => ofCase.map((figure) => ({ case: name, ...figure })))

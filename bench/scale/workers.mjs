@@ -1,4 +1,5 @@
-// Runs relayers in separate processes (the contender of `npm run bench`), which drain the items that this process enqueues.
+// Runs relayers in separate processes (the contender of `npm run bench`). They drain the items that this process
+// enqueues.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { enqueueMany } from '../../dist/libs/outbox/index.js'
 import { startContender } from '../contenderProcess.mjs'
@@ -15,7 +16,7 @@ export async function withWorkers(url, count, body) {
   }
 }
 
-/** Waits until the workers together have handled `count` items, and then until the queue is empty. */
+/** Waits until the workers together have handled `count` items, then until the queue is empty. */
 export async function untilDone(workers, client, count, { pollMs = 10, onPoll = () => {} } = {}) {
   for (;;) {
     const progress = await Promise.all(workers.map(({ ask }) => ask('progress')))

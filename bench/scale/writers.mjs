@@ -1,6 +1,6 @@
 /**
- * Measures concurrent writers, alternating between settings. A setting may `prepare`; `write(n)` enqueues `size` items from number
- * n on. Every number is used once. Returns the rates of each setting.
+ * Measures concurrent writers, alternating between settings. `prepare` of a setting runs first; `write(n)` enqueues
+ * `size` items from number n on. Every number is used once. Returns the rates of each setting.
  */
 export async function interleavedRates({ writers, rounds, roundSeconds, settings, print }) {
   const rates = Object.fromEntries(Object.keys(settings).map((name) => [name, []]))

@@ -1,5 +1,5 @@
-// PostgreSQL cluster of the example: a primary and a standby that can replace it, on one machine, with the embedded
-// server. In production, Patroni does this.
+// PostgreSQL cluster of the example: a primary and a standby on one machine, with the embedded server. In production,
+// Patroni manages the nodes.
 import { execFile } from 'node:child_process'
 import { chown, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -20,7 +20,7 @@ export class Shard {
     this.#folder = join(folder, name)
   }
 
-  /** Returns the address of the current primary. */
+  /** Returns the URL of the current primary. */
   get url() {
     return this.#primary.url
   }
@@ -43,7 +43,7 @@ export class Shard {
     const { hostname, port, username, password } = new URL(this.url)
     const conninfo = `host=${hostname} port=${port} user=${username} password=${decodeURIComponent(password)}`
     const standbyPort = this.#primary.port + 1
-    // The start is done when the server accepts writes, i.e. after its promotion.
+    // `startEmbedded` resolves when the server accepts writes, which is after its promotion.
     this.#promoting = startEmbedded({ dataDir: second, port: standbyPort, settings: { primary_conninfo: conninfo } })
     this.#promoting.catch(() => {})
     this.#standbyUrl = Object.assign(new URL(this.url), { port: String(standbyPort) }).href
@@ -53,7 +53,7 @@ export class Shard {
     await until(() => ask(this.url, `SELECT sync_state = 'sync' AS answer FROM pg_stat_replication`))
   }
 
-  /** Kills the primary with SIGKILL and promotes the standby, which has another address. */
+  /** Kills the primary with SIGKILL and promotes the standby, which has another URL. */
   async failOver() {
     const pidFile = join(this.#folder, 'first', 'postgres', 'data', 'postmaster.pid')
     process.kill(Number.parseInt(await readFile(pidFile, 'utf8'), 10), 'SIGKILL')

@@ -9,14 +9,14 @@ import { Shard } from './Shard.mjs'
 
 const PAYMENTS = 900
 const folder = await mkdtemp(join(tmpdir(), 'symphony-shards-'))
-// If this process runs as root, the servers run as another account, which must be able to enter the folder.
+// As root, this process runs the servers under another account, which must be able to enter the folder.
 await chmod(folder, 0o711)
 const shards = ['north', 'south', 'west'].map((name) => new Shard(name, folder))
 const south = shards[1]
 
 /**
- * Returns the current primary of each cluster. In production: from a registry, DNS, or a file that Patroni's callbacks
- * write.
+ * Returns the current primary of each cluster. In production, read it from a registry, DNS, or a file that Patroni's
+ * callbacks write.
  */
 class ShardDirectory extends PlatformDiscovery {
   async databases() {
@@ -24,7 +24,7 @@ class ShardDirectory extends PlatformDiscovery {
   }
 }
 
-/** Rail book: references that the rail has paid, with participant and time. */
+/** Rail book: references paid by the rail, with participant and time. */
 const book = new Map()
 const bank = {
   type: 'bank',
@@ -88,7 +88,7 @@ function paymentOf(number) {
   }
 }
 
-/** Name of the shard that a key belongs to. */
+/** Returns the name of the shard of a key. */
 function nameForKey(key) {
   return fleet.names.find((name) => fleet.of(name) === fleet.forKey(key))
 }
@@ -100,7 +100,7 @@ async function waiting() {
   return counts.reduce((sum, { pendingCount }) => sum + Number(pendingCount), 0)
 }
 
-/** Repeats a call without an answer. The same id makes this safe. */
+/** Repeats a call without an answer, which is safe under the same id. */
 async function insist(call) {
   for (;;) {
     try {

@@ -1,4 +1,4 @@
-// Claims of 100 items from a growing backlog, on a table that was never analysed and on one that was analysed while empty.
+// Claims 100 items from a growing backlog, in a table that was never analysed and in one that was analysed while empty.
 import { fillQueue } from '../../fill.mjs'
 import { linePlot } from '../../plot.mjs'
 import { claimCost } from '../claimCost.mjs'
@@ -12,14 +12,14 @@ export async function claim({ fixture, sizes, calls, print }) {
   for (const analysed of ANALYSED) {
     costs[analysed] = await fixture.withDatabase(async (database) => {
       const client = await database.connect()
-      // Otherwise autovacuum would analyse the table before the first claim.
+      // Autovacuum would analyse the table before the first claim.
       await client.query('ALTER TABLE payment_outbox_pending SET (autovacuum_enabled = false)')
       if (analysed === 'analysed while empty') await client.query('ANALYZE payment_outbox_pending')
       return measure(database, backlogs, calls, (line) => print(`${analysed}, ${line}`))
     })
   }
   const all = ANALYSED.flatMap((analysed) => costs[analysed])
-  // The bound is for a million items; a smaller run uses its largest backlog.
+  // The bound applies to a million items; a smaller run uses its largest backlog.
   const atMillion = ANALYSED.map((analysed) => costs[analysed].findLast(({ backlog }) => backlog <= 1_000_000))
   const p99 = Math.max(...atMillion.map(({ msP99 }) => msP99))
   const growth = Math.max(...ANALYSED.map((analysed) => costs[analysed].at(-1).ms / costs[analysed][0].ms))

@@ -5,7 +5,7 @@ import { promisify } from 'node:util'
 
 const PROGRAM = fileURLToPath(new URL('../../fleetOneDatabaseDown.mjs', import.meta.url))
 
-/** Pairs per round. One pair is not enough: the bound is 2 %, and single runs differ by more. */
+/** Pairs per round. One pair is not enough, because single runs differ by more than the bound of 2 %. */
 const PAIRS_PER_ROUND = 3
 
 export async function fleet({ sizes, rounds, print }) {

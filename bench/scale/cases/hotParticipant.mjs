@@ -1,5 +1,5 @@
-// 16 writers enqueue for one participant. Each enqueue waits for the previous one, because sequence numbers have no gaps. Compares one
-// payment per call with 50 per call, and with one payment per call over a thousand participants.
+// 16 writers enqueue for one participant. Each enqueue waits for the previous one, because sequence numbers have no
+// gaps. Compares one payment per call with 50 per call, and with one payment per call over a thousand participants.
 import { enqueue, enqueueMany } from '../../../dist/libs/outbox/index.js'
 import { median } from '../../statistics.mjs'
 import { interleavedRates } from '../writers.mjs'

@@ -1,5 +1,5 @@
-// Time of enqueue and completion with a growing ledger. The sizes alternate, so that noise of the machine affects all of them. Uses
-// growing ids, and random ids, which touch a cold page of each index.
+// Time of enqueue and completion with a growing ledger. The sizes alternate, so that noise of the machine affects all
+// of them. Measures growing ids, and random ids, which touch a cold page of each index.
 import { randomUUID } from 'node:crypto'
 import { linePlot } from '../../plot.mjs'
 import { median } from '../../statistics.mjs'
@@ -20,7 +20,8 @@ export async function ledger({ filledLedger, sizes, calls, print }) {
   const sample = (key, ms) => times.set(key, [...(times.get(key) ?? []), ms])
   for (const rows of ledgers) await filledLedger(rows)
   for (const [ids, make] of Object.entries(IDS)) {
-    // Few calls, because they enlarge a small ledger. Alternates after each call, because the machine's speed varies within seconds.
+    // Makes few calls, because they enlarge a small ledger. Alternates after each call, because the machine's speed
+    // varies within seconds.
     for (let call = 0; call < WARM_UP + CALLS_SHARE * calls; call++) {
       for (const rows of ledgers) {
         const { ingest, executor } = await filledLedger(rows)
@@ -61,7 +62,7 @@ export async function ledger({ filledLedger, sizes, calls, print }) {
 
 let last = 0
 
-/** Enqueues a batch, claims it, and completes it. Each of the three calls commits. */
+/** Enqueues, claims and completes a batch. Each call commits. */
 async function carry(ingest, executor, makeId) {
   const ids = Array.from({ length: BATCH }, () => makeId((last += 1)))
   const enqueued = await explain(

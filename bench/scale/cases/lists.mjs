@@ -1,4 +1,5 @@
-// Lists, filters, searches and charts of the API with a million pending items and a large ledger, one request at a time.
+// Requests lists, filters, searches and charts of the API one at a time, with a million pending items and a large
+// ledger.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -90,7 +91,7 @@ async function measure(read, calls) {
   return quantile(times, 0.95)
 }
 
-/** Calls back with a function that requests a path of an API process without other clients. */
+/** Starts an API process without other clients, and passes the body a function that requests a path. */
 async function withApi(url, body) {
   const port = '27420'
   const program = fileURLToPath(new URL('../../../bin/symphony', import.meta.url))
@@ -108,7 +109,7 @@ async function withApi(url, body) {
         })
         const text = await response.text()
         if (response.ok) return
-        // More requests than the limit per second.
+        // 429: more requests than the limit per second.
         if (response.status !== 429) throw new Error(`${path} answers ${response.status}: ${text}`)
         await sleep(1_000)
       }

@@ -1,4 +1,4 @@
-// Memory of one relayer process over a million payments, which this process enqueues with a small backlog.
+// Memory of one relayer process over a million payments. This process enqueues them, with a small backlog.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { linePlot } from '../../plot.mjs'
 import { enqueueNumbers, untilDone, withWorkers } from '../workers.mjs'

@@ -1,4 +1,4 @@
-// Cost of the NOTIFY trigger for 16 writers with one listener. The trigger is alternately on and off.
+// Cost of the NOTIFY trigger for 16 writers and one listener, with the trigger alternately on and off.
 import { enqueue } from '../../../dist/libs/outbox/index.js'
 import { median } from '../../statistics.mjs'
 import { interleavedRates } from '../writers.mjs'

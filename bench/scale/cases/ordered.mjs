@@ -1,11 +1,11 @@
-// Ordered claims with a million participants of two items each. In the first run one head in ten is leased, held or scheduled for
-// later. In the second run every tenth stream is halted after a failed head.
+// Ordered claims with a million participants of two items each. In the first run every tenth head is leased, held or
+// scheduled. In the second run every tenth stream is halted after a failed head.
 import { fillQueue } from '../../fill.mjs'
 import { claimCost } from '../claimCost.mjs'
 
 const BATCH = 50
 
-/** Conditions of the heads that cannot be claimed: numbers 10, 20, 30 …, in turn leased, held and scheduled. */
+/** Conditions for the heads that cannot be claimed: numbers 10, 20, 30 …, in turn leased, held and scheduled. */
 const leased = 'i.sequence_id = 1 AND i.n % 30 = 10'
 const held = 'i.sequence_id = 1 AND i.n % 30 = 20'
 const future = 'i.sequence_id = 1 AND i.n % 30 = 0'
@@ -29,7 +29,7 @@ export async function ordered({ fixture, sizes, calls, print }) {
     fixture.withDatabase(async (database) => {
       const [filler, executor] = [await database.connect(), await database.connect('symphony_executor')]
       await fillQueue(filler, { count: 2 * participants, prefix: 's', rail: 'ordered', perParticipant: 2, columns })
-      // Unordered items as a baseline.
+      // Adds unordered items as a baseline.
       await fillQueue(filler, { count: 1_000, prefix: 'u', rail: 'unordered' })
       await prepare(filler)
       return {

@@ -1,10 +1,10 @@
-// Drain of one database by one, two and four relayer processes, on a machine that one process saturates.
+// Drains one database by one, two and four relayer processes, on a machine that one process saturates.
 import { barPlot } from '../../plot.mjs'
 import { median } from '../../statistics.mjs'
 import { enqueueNumbers, untilDone, withWorkers } from '../workers.mjs'
 
 const COUNTS = [1, 2, 4]
-/** Relative difference between runs of one setting. A smaller loss counts as none. */
+/** Relative difference between runs of one setting. A smaller loss does not count. */
 const NOISE = 0.05
 
 export async function processes({ fixture, sizes, rounds, print }) {
@@ -46,7 +46,7 @@ async function drain(fixture, count, items) {
     const ingest = database.open().as('symphony_ingest')
     return withWorkers(database.url, count, async (workers) => {
       const all = (task) => Promise.all(workers.map(({ ask }) => ask(task)))
-      // Warms up each worker first, because the case measures the steady rate and not the start.
+      // Warms up each worker first, because the case measures the steady rate.
       const warming = Math.ceil(items / 5) * count
       await enqueueNumbers(ingest, 1, warming)
       await all('beginWork')

@@ -1,4 +1,4 @@
-// Reconciliation of a statement with as many entries as the ledger has payments, by `symphony reconcile` in its own process.
+// Reconciles a statement with as many entries as the ledger has payments, by `symphony reconcile` in its own process.
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFile, rm } from 'node:fs/promises'
@@ -37,7 +37,7 @@ export async function reconcile({ fixture, sizes, print }) {
   }
 }
 
-/** Writes a statement about the filled ledger, with one error of each kind per thousand payments. */
+/** Writes a statement of the filled ledger, with one error of each kind per thousand payments. */
 async function writeStatement(file, url, payments) {
   const errors = KINDS.map((kind) => `${kind}=${Math.ceil(payments / 1_000)}`).join(',')
   const words = [
@@ -77,7 +77,7 @@ async function measure(file, url) {
   return { counts: JSON.parse(written.stdout).counts, seconds, serverUs, node }
 }
 
-/** Reads the highest resident memory and the CPU time of a process so far. Linux only. */
+/** Reads the peak resident memory and the CPU time of a process so far. Linux only. */
 async function readProcess(pid) {
   const read = (name) => readFile(`/proc/${pid}/${name}`, 'utf8').catch(() => undefined)
   const [status, stat] = await Promise.all([read('status'), read('stat')])

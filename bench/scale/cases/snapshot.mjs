@@ -1,5 +1,5 @@
-// A steady load of 1,000 payments per second, without and with a snapshot that stays open from the beginning. Vacuum then cannot remove
-// dead rows, and every claim must pass them.
+// Steady load of 1,000 payments per second, without and with a snapshot that stays open from the start. With the
+// snapshot, vacuum cannot remove dead rows, and every claim must pass them.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { linePlot } from '../../plot.mjs'
 import { enqueueNumbers, withWorkers } from '../workers.mjs'

@@ -1,4 +1,5 @@
-// supervisor_outbox_status with ten million payments in the ledger and a thousand in the queue, and with a million in the queue.
+// Reads supervisor_outbox_status with ten million payments in the ledger and a thousand in the queue, and with a
+// million in the queue.
 import { fillQueue } from '../../fill.mjs'
 import { quantile } from '../../statistics.mjs'
 
@@ -11,7 +12,7 @@ export async function status({ fixture, filledLedger, sizes, calls, print }) {
   const pending = sizes([1_000_000], [2_000]).at(-1)
   const queue = await fixture.withDatabase(async (database) => {
     await fillQueue(await database.connect(), { count: pending, prefix: 'waiting' })
-    // Stores the counts of a large queue, as each worker does every ten seconds.
+    // A heartbeat stores the counts of a large queue. Workers send one every ten seconds.
     await (await database.connect('symphony_executor')).query(`SELECT heartbeat_outbox_worker('worker')`)
     return measure(await database.connect('symphony_readonly'), calls)
   })

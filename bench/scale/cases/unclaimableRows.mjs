@@ -1,4 +1,4 @@
-// Claims behind 100,000 older rows that cannot be claimed, once for each reason.
+// Claims behind 100,000 older rows that cannot be claimed, for each reason in turn.
 import { fillQueue, WAITING } from '../../fill.mjs'
 import { claimCost } from '../claimCost.mjs'
 

@@ -1,4 +1,4 @@
-// Verification of the ledger chain: recomputes the hash of every row, block and link.
+// Verifies the ledger: recomputes the hash of every row, block and link.
 import pg from 'pg'
 import { databaseSource, LedgerSealer, verifyLedger } from '../../../dist/libs/ledger/index.js'
 import { fillLedger } from '../../fill.mjs'
@@ -6,11 +6,11 @@ import { watchServerCpu } from '../../serverCpu.mjs'
 
 /** Payments that a worker completes in one transaction. */
 const PER_TRANSACTION = 500
-/** Transactions between two runs of the sealer, as with a worker. Each run seals about two blocks. */
+/** Transactions between two runs of the sealer, like with a worker. Each run seals about two blocks. */
 const SEALED_EVERY = 20
 
 export async function verify({ fixture, sizes, print }) {
-  // A payment is two rows: its identity and its attempt.
+  // A payment has two rows: identity and attempt.
   const payments = Math.ceil(sizes([1_000_000], [2_000]).at(-1) / 2)
   return fixture.withDatabase(async (database) => {
     const filler = await database.connect()

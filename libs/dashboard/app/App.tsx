@@ -77,7 +77,7 @@ function Page() {
     item === undefined ? (second === undefined ? '' : `${second} · `) : `${item.title} · `,
     'Symphony',
   ].join('')
-  // Shows the number of firing alerts in the title, also of a background tab.
+  // The title contains the number of firing alerts, which a background tab shows too.
   useEffect(() => {
     document.title = title
   }, [title])

@@ -21,10 +21,10 @@ export function Shell({ children }: { readonly children: ComponentChildren }) {
   const main = useRef<HTMLElement>(null)
   const address = route.value.parts.join('/')
   const isFirst = useRef(true)
-  // Moves the focus to the new page for screen readers, and scrolls to its top.
+  // Moves the focus to the new page for screen readers, and scrolls to the top.
   useEffect(() => {
     if (!isFirst.current) {
-      // Skipped if the page has set the focus itself.
+      // Skipped if the page itself has set the focus.
       if (main.current?.contains(document.activeElement) !== true) main.current?.focus({ preventScroll: true })
       scrollTo(0, 0)
     }
@@ -51,9 +51,7 @@ export function Shell({ children }: { readonly children: ComponentChildren }) {
   )
 }
 
-/**
- * Shows on every page that everything is paused, because pending payments look as usual. Only an operator can resume.
- */
+/** Shows on every page that everything is paused, because pending payments look normal. Only an operator can resume. */
 function AllPaused() {
   const pause = status.value?.allPaused ?? null
   if (pause === null) return null
@@ -71,7 +69,7 @@ function AllPaused() {
   )
 }
 
-/** Focuses the page. The link must not change the address, because the part after the `#` names the page. */
+/** Focuses the page. The link must not change the address, whose part after `#` names the page. */
 function skipTo(event: MouseEvent, main: HTMLElement | null): void {
   event.preventDefault()
   main?.focus()
@@ -161,7 +159,7 @@ function NavLink({ item, title }: { readonly item: NavItem; readonly title: stri
   )
 }
 
-/** Warns on every page that its data is old. While it is shown, nothing is green: see tokens.css. */
+/** Warns on every page that its data is old. Meanwhile tokens.css shows nothing in green. */
 function StaleNote() {
   const since = staleSince.value
   useLayoutEffect(() => {
@@ -192,7 +190,7 @@ const LIVE_WORDS = {
 }
 
 function Live() {
-  // A broken connection shows its own state instead of `stale`.
+  // A broken connection has its own state, which takes precedence over `stale`.
   const state = staleSince.value !== null && liveState.value === 'live' ? 'stale' : liveState.value
   return (
     <div class="live" data-state={state}>

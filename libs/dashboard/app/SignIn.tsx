@@ -8,7 +8,7 @@ import { ProblemNote } from '../parts/ProblemNote.js'
 
 export { finishSignIn, signOut } from '../data/signIn.js'
 
-/** Shown without a credential, or after the server refused it. */
+/** Form shown without a credential, or after the server refused one. */
 export function SignIn() {
   useEffect(() => {
     const page = new AbortController()

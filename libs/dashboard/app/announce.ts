@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals'
 import { whenQuiet } from '../data/clock.js'
 
-/** Result of the last action, shown for 6 s and read out once. The only live region of the page. */
+/** Result of the last action, shown for 6 s and read out once by screen readers. The only live region of the page. */
 export const announcement = signal('')
 
 const SHOWN_MS = 6_000

@@ -7,7 +7,7 @@ import { toggleTheme } from './theme.js'
 
 export const keysAreShown = signal(false)
 
-/** Time within which the letter of a page must follow `g`. */
+/** Time within which a page's letter must follow `g`. */
 const SEQUENCE_MS = 1_500
 
 let awaitsPage = false
@@ -21,10 +21,10 @@ function onKey(event: KeyboardEvent): void {
   // A focused list has already handled the key.
   if (event.defaultPrevented) return
   if (event.ctrlKey || event.metaKey || event.altKey) return
-  // An open dialog gets all keys. The browser closes it on Escape.
+  // An open dialog gets all keys, and the browser closes it on Escape.
   if (document.querySelector('dialog[open]') !== null) return
   if (isTyping(event.target)) {
-    // Leaves the field, so that letters are shortcuts again.
+    // Leaves the field, so that letters work as shortcuts again.
     if (event.key === 'Escape') event.target.blur()
     return
   }
@@ -54,21 +54,19 @@ const ACTIONS: Readonly<Record<string, () => void>> = {
   x: selectRow,
 }
 
-/** Moves in the list or the tables of this page, even if none has the focus, e.g. after `g p`. */
+/** Moves in the list or tables of this page, even without focus, such as after `g p`. */
 function moveInPage(step: number): void {
   const list = document.querySelector('.vlist-scroll') ?? document.querySelector('main')
   if (list !== null) moveInList(list, step)
 }
 
-/** Selects the row that has the focus, or removes it from the selection. */
+/** Selects or deselects the row with the focus. */
 function selectRow(): void {
   const row = document.activeElement?.closest('.vlist-row, tr')
   row?.querySelector<HTMLInputElement>('[data-select]')?.click()
 }
 
-/**
- * Focuses the search field of this page. If the page has none, opens the payments page and focuses its search field.
- */
+/** Focuses the search field of this page. If there is none, opens the payments page and focuses its search field. */
 function focusSearch(): void {
   const field = document.querySelector<HTMLInputElement>('[data-search]')
   if (field !== null) return field.select()
@@ -76,7 +74,7 @@ function focusSearch(): void {
   navigate(pathTo(['payments']))
 }
 
-/** True after a request to search, until the page with the search field is shown. */
+/** Whether the next page with a search field must focus it. */
 export const wantsSearch = signal(false)
 
 function isTyping(target: EventTarget | null): target is HTMLElement {

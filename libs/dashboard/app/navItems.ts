@@ -9,9 +9,9 @@ export interface NavItem {
   readonly icon: IconName
   /** Key that opens the page after `g`. */
   readonly key: string
-  /** True if the navigation bar of a phone shows the page. The other pages are behind "More". */
+  /** Whether the navigation bar of a phone shows the page. Other pages are behind "More". */
   readonly isMain: boolean
-  /** True if the page covers all participants. A key that is restricted to some participants does not see the page. */
+  /** Whether the page covers all participants. A key restricted to some participants does not see it. */
   readonly isShared: boolean
 }
 
@@ -30,7 +30,7 @@ export const NAV_ITEMS: readonly NavItem[] = [
   navItem('databases', 'Databases', 'databases', 'b', false),
 ]
 
-/** Returns the pages that this token may read. */
+/** Returns the pages that the signed-in credential may read. */
 export function visibleNavItems(): readonly NavItem[] {
   return boundTo() === null ? NAV_ITEMS : NAV_ITEMS.filter(({ isShared }) => !isShared)
 }

@@ -4,8 +4,8 @@ import { pathTo } from './pathTo.js'
 export { pathTo } from './pathTo.js'
 
 /**
- * Page and filters in the part of the address after the `#`. The server needs no page for each address, and reload,
- * bookmarks and the back button work.
+ * Page and filters, stored in the part of the address after `#`. The server needs only one page, and reload, bookmarks
+ * and the back button work.
  */
 interface Route {
   /** Parts of the path: `['payments', id]`. */

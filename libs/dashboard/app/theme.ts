@@ -1,6 +1,6 @@
 import { effect, signal } from '@preact/signals'
 
-/** Theme of the page: that of the system, unless the reader chose the other one in this browser. */
+/** Theme of the page: the system's, unless the reader chose the other one in this browser. */
 type Theme = 'light' | 'dark'
 
 const KEY = 'symphony.theme'
@@ -15,9 +15,7 @@ export function startTheme(): void {
   })
 }
 
-/**
- * Switches the theme. Choosing the theme of the system deletes the choice, so that the page follows the system again.
- */
+/** Switches the theme. Choosing the system's theme deletes the choice, so that the page follows the system again. */
 export function toggleTheme(): void {
   theme.value = theme.peek() === 'dark' ? 'light' : 'dark'
   if (theme.peek() === systemTheme()) localStorage.removeItem(KEY)

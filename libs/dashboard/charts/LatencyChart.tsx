@@ -16,7 +16,7 @@ interface LatencyChartProps {
   readonly onSelect: (from: number, to: number) => void
 }
 
-/** Percentiles of the time at a rail, as lines with points. */
+/** Percentiles of the latency of a rail, as lines with points. */
 export function LatencyChart({ series: { points, grain }, range, onSelect }: LatencyChartProps) {
   const [pointedAt, setPointedAt] = useState<number | null>(null)
   const data = useMemo<uPlot.AlignedData>(

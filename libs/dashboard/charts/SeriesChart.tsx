@@ -13,7 +13,7 @@ interface Layer {
   readonly count: (point: SeriesPoint) => number
 }
 
-/** Layers from bottom to top. Their tones differ in lightness too, so that they can be told apart without colour. */
+/** Layers from bottom to top. Their tones also differ in lightness, so that they are distinct without colour. */
 const LAYERS: readonly Layer[] = [
   { name: 'dispatched', state: 'DISPATCHED', colour: '--good', count: ({ dispatched }) => dispatched },
   {
@@ -31,7 +31,7 @@ const LAYERS: readonly Layer[] = [
 
 interface SeriesChartProps {
   readonly series: Series
-  /** Range in words, e.g. `last hour`. */
+  /** Range in words, such as `last hour`. */
   readonly range: string
   readonly onSelect: (from: number, to: number) => void
 }
@@ -69,8 +69,8 @@ export function SeriesChart({ series: { points, grain }, range, onSelect }: Seri
 }
 
 /**
- * Returns the upper edge of each layer: its count plus the counts of all layers below. The topmost layer comes first
- * and is drawn first; the lower layers are drawn over it.
+ * Returns the upper edge of each layer: its count plus the counts of all layers below. The topmost layer is drawn
+ * first, and lower layers are drawn over it.
  */
 function stacked(points: readonly SeriesPoint[]): uPlot.AlignedData {
   const times = points.map(({ at }) => Date.parse(at) / 1_000)
@@ -85,7 +85,7 @@ function stacked(points: readonly SeriesPoint[]): uPlot.AlignedData {
 
 function barsOf(Plot: typeof uPlot, colour: (name: string) => string): readonly uPlot.Series[] {
   const build = Plot.paths.bars
-  // The types of uPlot declare the function as optional.
+  // uPlot's types declare this function as optional.
   if (build === undefined) throw new Error('this build of uPlot has no bars')
   const paths = build({ size: [0.72, 14], align: 1 })
   return LAYERS.toReversed().map((layer) => ({

@@ -9,18 +9,18 @@ export interface PlotSpec {
   readonly series: (Plot: typeof uPlot, colour: (name: string) => string) => readonly uPlot.Series[]
   readonly valueText: (value: number) => string
   readonly onPoint: (index: number | null) => void
-  /** Called with a range that was selected with the mouse, in seconds. */
+  /** Called with the range selected by mouse, in seconds. */
   readonly onSelect: (from: number, to: number) => void
 }
 
 export const HEIGHT = 200
 
-/** Pixels that a selection must have. Less is a click. */
+/** Minimum width of a selection in pixels. A narrower one is a click. */
 const SELECTED_MIN = 8
 
 /**
- * Draws a chart, and again when the colours change. Loads uPlot with the first chart: it is a third of all code, and few
- * pages need it. Without uPlot the page shows only the numbers.
+ * Draws a chart, and redraws it when the colours change. Loads uPlot with the first chart, because uPlot is a third of
+ * all code and few pages need it. If it does not load, the page shows only numbers.
  */
 export function usePlot(spec: PlotSpec) {
   const place = useRef<HTMLDivElement>(null)
@@ -54,9 +54,7 @@ export function usePlot(spec: PlotSpec) {
   return { place, isDrawn }
 }
 
-/**
- * Replaces an invalid locale: uPlot reads `navigator.language` when loaded, and `en-US@posix` (LANG=C) makes it throw.
- */
+/** Replaces an invalid locale. uPlot reads `navigator.language` when loaded and throws for `en-US@posix` (LANG=C). */
 function requireKnownLocale(): void {
   try {
     Intl.getCanonicalLocales(navigator.language)

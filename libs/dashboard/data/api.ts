@@ -64,7 +64,7 @@ export interface PaymentFilter {
   readonly returned?: string
   readonly rail?: string
   readonly participant?: string
-  /** Times as the API takes them. */
+  /** Start and end in the format of the API. */
   readonly from?: string
   readonly to?: string
   readonly currency?: string
@@ -74,7 +74,7 @@ export interface PaymentFilter {
   readonly destination?: string
 }
 
-/** Start and end, exclusive, of a chart. */
+/** Start and exclusive end of a chart. */
 export interface TimeRange {
   readonly from: string
   readonly to: string
@@ -126,8 +126,8 @@ export async function readProof(outboxId: string, signal: AbortSignal): Promise<
   return { outboxId, rows, blocks: [...blocks.values()], next }
 }
 /**
- * Enqueues a payment, or with a reason proposes it to a second person. Sends the payload as the text given, because a
- * parser would round large numbers.
+ * Enqueues a payment, or proposes it to a second person if a reason is given. Sends the payload as the given text,
+ * because a parser would round large numbers.
  */
 export const enqueuePayment = (
   fields: Omit<Instruction, 'payload'> & { readonly instructionId: string },

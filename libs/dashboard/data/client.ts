@@ -2,7 +2,7 @@ import type { Problem } from '../../http/index.js'
 import { learnServerTime } from './clock.js'
 import { credentialWasRejected, readToken } from './session.js'
 
-/** Problem that a page shows: the server's text, or a text of the dashboard if there is none. */
+/** Problem that a page shows, with the server's text or else a text of the dashboard. */
 export interface ShownProblem {
   readonly status: number
   readonly code: string
@@ -24,7 +24,7 @@ export class RequestError extends Error {
 interface Request {
   readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
   readonly query?: Readonly<Record<string, string | number | boolean | undefined>>
-  /** Value to send as JSON, or a file. */
+  /** File, or value to send as JSON. */
   readonly body?: unknown
   readonly headers?: Readonly<Record<string, string>>
   readonly signal?: AbortSignal
@@ -37,7 +37,7 @@ export async function request<T>(path: string, options: Request = {}): Promise<T
   return answer
 }
 
-/** Sends a request and returns the response, for callers that read it as a stream. */
+/** Sends a request and returns the response, for callers that read a stream. */
 export async function send(path: string, { method = 'GET', query, body, headers, signal }: Request): Promise<Response> {
   const token = readToken()
   let response: Response
@@ -47,7 +47,7 @@ export async function send(path: string, { method = 'GET', query, body, headers,
       cache: 'no-store',
       credentials: token === null ? 'same-origin' : 'omit',
       headers: {
-        // The server accepts its cookie only with this header, which no other site can send.
+        // The server accepts its cookie only with this header, which another site cannot send.
         ...(token === null ? { 'symphony-csrf': '1' } : { authorization: `Bearer ${token}` }),
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         ...headers,
@@ -65,7 +65,7 @@ export async function send(path: string, { method = 'GET', query, body, headers,
   throw new RequestError(await readProblem(response))
 }
 
-/** Returns an address relative to the page, because a proxy may serve both page and API below another path. */
+/** Returns a URL relative to the page, because a proxy may serve page and API below another path. */
 export function addressOf(path: string): string {
   return new URL(`.${path}`, document.baseURI).href
 }

@@ -1,11 +1,11 @@
 import { signal } from '@preact/signals'
 
 /**
- * Clock and timers of the browser. Ages are computed by the server's clock: a phone that is five minutes ahead must not
- * show a new payment as five minutes old.
+ * Clock and timers of the browser. Ages are computed with the server's clock, so that a phone five minutes ahead does
+ * not show a new payment as five minutes old.
  */
 const TICK_MS = 1_000
-/** Differences below this come from the network and from the whole seconds of the Date header. */
+/** Smaller differences come from the network and from the whole seconds of the Date header. */
 const SKEW_IGNORED_MS = 2_500
 
 let skewMs = 0
@@ -45,7 +45,7 @@ export function pause(ms: number, stop: AbortSignal): Promise<void> {
   })
 }
 
-/** Limits calls of `act`. `ask` calls it at once, or at the end of the interval since the last call. */
+/** Limits calls of `act`. `ask` calls it at once, or at the end of the interval since its last call. */
 export function atMostEvery(ms: number, act: () => void): { readonly ask: () => void; readonly stop: () => void } {
   let timer: ReturnType<typeof setTimeout> | undefined
   let asked = false
@@ -65,7 +65,7 @@ export function atMostEvery(ms: number, act: () => void): { readonly ask: () => 
   return { ask, stop: () => clearTimeout(timer) }
 }
 
-/** Returns a function that calls `act` after it was not called for `ms`. */
+/** Returns a function that calls `act` once `ms` have passed since the function's last call. */
 export function whenQuiet(ms: number, act: () => void): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined
   return () => {

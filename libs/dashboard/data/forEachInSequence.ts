@@ -6,17 +6,17 @@ export interface Refusal<T> {
   readonly problem: ShownProblem
 }
 
-/** Result of a bulk action, so far or at its end. The items without a result were not tried. */
+/** Result of a bulk action so far. Items without a result were not tried. */
 export interface BulkResult<T> {
   readonly done: readonly T[]
   readonly refused: readonly Refusal<T>[]
-  /** Problem that would concern every item, and ended the bulk action. */
+  /** Problem that would affect every item, and ended the bulk action. */
   readonly failure?: ShownProblem
 }
 
 /**
- * Acts on the items one after the other, one request each. A refusal does not stop the others; `stop` does, after the
- * current request.
+ * Acts on the items one after another, with one request each. A refusal does not stop the others. `stop` ends the
+ * action after the current request.
  */
 export async function forEachInSequence<T>(
   all: readonly T[],
@@ -44,7 +44,7 @@ async function problemIn(act: () => Promise<unknown>, stop: AbortSignal): Promis
       return undefined
     } catch (error) {
       const problem = problemOf(error)
-      // Rate limit: the server refills the bucket within a second.
+      // Rate limit: waits until the server has refilled the bucket.
       if (problem.status !== 429 || attempt === ATTEMPTS_MAX || stop.aborted) return problem
       await pause(1_000, stop)
     }

@@ -1,18 +1,18 @@
 const GROUPED = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
 const COMPACT = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 })
 
-/** Formats a count. A count that may exceed 2^53 is given as text. */
+/** Formats a count. Counts that may exceed 2^53 are given as text. */
 export function count(value: number | string): string {
   const number = Number(value)
   return number < 1_000_000 ? GROUPED.format(number) : COMPACT.format(number)
 }
 
-/** Returns the word that goes with a count: `1 payment`, but `0 payments` and `1,000 payments`. */
+/** Returns the noun for a count: `payment` for 1, else `payments`. */
 export function plural(value: number | string, one: string, many = `${one}s`): string {
   return Number(value) === 1 ? one : many
 }
 
-/** Returns `12 s`, `4 min`, `3 h` or `2 d`: one unit is precise enough. */
+/** Returns a duration in one unit: `12 s`, `4 min`, `3 h` or `2 d`. */
 export function duration(seconds: number): string {
   const size = Math.max(0, seconds)
   if (size < 1) return size === 0 ? '0 s' : `${Math.round(size * 1_000)} ms`
@@ -74,7 +74,9 @@ export function dayAndMonth(iso: string): string {
 
 const DAY_AND_MONTH = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' })
 
-/** Returns the interval of a chart that starts at a time: `06:34`, `06:30 to 06:45`, `17 Nov 06:00`, `17 Nov`. */
+/**
+ * Returns the interval of a chart that starts at a time, such as `06:34`, `06:30 to 06:45`, `17 Nov 06:00` or `17 Nov`.
+ */
 export function timeSpan(iso: string, grain: string): string {
   const start = hourAndMinute(iso)
   if (grain === 'minute') return start
@@ -88,13 +90,13 @@ export function hourAndMinute(time: string | number): string {
 
 const HOUR_AND_MINUTE = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' })
 
-/** Returns the end of an id. Ids that contain a time share their beginning. */
+/** Returns the end of an id, because ids that contain a time share their beginning. */
 export function shortId(id: string): string {
   return id.length <= 14 ? id : `…${id.slice(-10)}`
 }
 
 export function share(part: number, whole: number): string {
   if (whole === 0 || part === whole) return whole === 0 ? '–' : '100 %'
-  // Truncated, not rounded: 99.98 % must not be shown as 100 %.
+  // Truncates, so that 99.98 % is not shown as 100 %.
   return `${(Math.floor((1_000 * part) / whole) / 10).toFixed(1)} %`
 }

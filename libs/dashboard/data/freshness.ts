@@ -2,19 +2,19 @@ import { effect, signal } from '@preact/signals'
 import { pause, readClock } from './clock.js'
 import { liveState, lookedAtMs } from './stream.js'
 
-/** Time of the last successful read of the database if it is too long ago; null while the data is fresh. */
+/** Time of the last successful read of the database, if it is too long ago; null while the data is fresh. */
 export const staleSince = signal<string | null>(null)
 
 /**
- * Time without an event after which data is stale. The server reads once per second and sends the event `looked` each
- * time.
+ * Time without an event after which data is stale. The server reads the database once per second and then sends the
+ * event `looked`.
  */
 const STALE_AFTER_MS = 3_500
 const CHECKED_EVERY_MS = 500
 
 /**
- * Watches for missing events instead of errors, because missing events reveal every fault: a stopped or stuck database,
- * server or network. Without a stream no events are expected, and each page reports its own failed requests.
+ * Watches for missing events instead of errors, because every fault of database, server or network makes events stop.
+ * Without a stream no events are expected, and each page reports its own failed requests.
  */
 export async function watchFreshness(stop: AbortSignal): Promise<void> {
   lookedAtMs.value = readClock()

@@ -3,7 +3,7 @@ import type { Proof, ProofRow } from '../../http/index.js'
 /**
  * Compares the rows of one payment with their sealed blocks in the browser. Recomputes the hashes from the bytes that
  * the server sent; docs/internals/ledger-chain.md describes the format. A row is sound if its block has an entry with
- * its hash, and the hashes above the entry lead to the root in the head of the block.
+ * its hash, and the hashes above that entry lead to the root in the head of the block.
  */
 export type RowDefect =
   | 'it differs from what was sealed'
@@ -18,11 +18,11 @@ export type RowDefect =
 export interface CheckedRow {
   /** `identity`, `attempt 3`, `event 2`. */
   readonly position: string
-  /** Block that covers the row; null if no block covers it yet. */
+  /** Block that covers the row; null without one. */
   readonly block: string | null
-  /** Defect; undefined if the row is sound or in no block yet. */
+  /** Defect; undefined if the row is sound or not sealed yet. */
   readonly defect: RowDefect | undefined
-  /** True if the payload is masked. The block has an entry of the row, but its hash cannot be recomputed here. */
+  /** Whether the payload is masked. The block has an entry of the row, but the hash cannot be recomputed here. */
   readonly isMasked: boolean
 }
 
@@ -60,7 +60,7 @@ export function payloadIn({ rows }: Proof): string | null {
   const attempt = rows.findLast(({ kind }) => kind === 'attempt')
   if (attempt === undefined || attempt.record === null) return attempt?.payload ?? null
   const payload = columnsOf(bytesOf(attempt.record))[PAYLOAD]
-  // The first byte is the version of the binary format of jsonb.
+  // The first byte is the version of jsonb's binary format.
   return payload === undefined || payload === null ? null : new TextDecoder().decode(payload.subarray(1))
 }
 
@@ -84,7 +84,7 @@ async function defectOf(
   return (await leadsTo(root, entries, row.nodes)) ? undefined : 'its block differs from its hash'
 }
 
-/** Compares the record with the id, the number and the payment that the server states for it. */
+/** Compares the record with the id, number and payment stated by the server. */
 function recordDefect(
   { kind, id, number }: ProofRow,
   outboxId: string,
@@ -119,7 +119,8 @@ async function leadsTo(root: string, entries: Uint8Array<ArrayBuffer>, nodes: re
 }
 
 /**
- * Splits PostgreSQL's binary form of a record: number of columns; then type, length (-1 for null) and bytes of each.
+ * Splits PostgreSQL's binary form of a record: the number of columns, then type, length (-1 for null) and bytes of
+ * each.
  */
 function columnsOf(record: Uint8Array): (Uint8Array | null)[] {
   const view = new DataView(record.buffer, record.byteOffset, record.byteLength)
@@ -145,7 +146,7 @@ function hexOf(bytes: Uint8Array | null | undefined): string {
   return Array.from(bytes ?? [], (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
-/** Returns the integer of the bytes, or zero without bytes. Valid numbers start at 1. */
+/** Returns the integer in the bytes; 0 without bytes. Valid numbers start at 1. */
 function integerOf(bytes: Uint8Array | null | undefined): bigint {
   return integerIn(hexOf(bytes))
 }
@@ -161,9 +162,9 @@ function bare(uuid: string): string {
 /** Kinds as two bytes in hexadecimal. */
 const KIND_NUMBERS = { identity: '0001', attempt: '0002', event: '0003' }
 const ENTRY_BYTES = 58
-/** Positions of the columns of a head. */
+/** Indexes of columns in a head. */
 const BLOCK_NO = 0
 const ROOT = 7
-/** Positions of the columns of a row. */
+/** Indexes of columns in a row. */
 const NUMBERS = { attempt: 8, event: 3 }
 const PAYLOAD = 7

@@ -1,15 +1,15 @@
 import { signal } from '@preact/signals'
 import type { Me, Scope } from '../../http/index.js'
 
-/** Identity of the signed-in token; null until the server has answered. */
+/** Identity of the signed-in credential; null until the server has answered. */
 export const me = signal<Me | null>(null)
 
-/** Checks a scope of the signed-in token. Returns false until the server has answered. */
+/** Returns whether the signed-in credential has a scope; false until the server has answered. */
 export function hasScope(scope: Scope): boolean {
   return me.value?.scopes.includes(scope) ?? false
 }
 
-/** True if a recorded actor is the signed-in person. Compares names as `person_key` in the schema does. */
+/** Returns whether a recorded actor is the signed-in person. Compares names like `person_key` in the schema. */
 export function isMe(actor: string): boolean {
   return me.value !== null && personKey(me.value.owner) === personKey(actor)
 }
@@ -26,7 +26,7 @@ function personKey(name: string): string {
 }
 
 /**
- * Returns the participants that this token is restricted to; null if it is not restricted, or before the server has
+ * Returns the participants that the credential is restricted to; null without a restriction, or until the server has
  * answered.
  */
 export function boundTo(): readonly string[] | null {

@@ -11,18 +11,18 @@ export const RANGES = [
 
 const DAY_SECONDS = 86_400
 
-/** Range of a chart: one that moves with the clock, or one that a person selected. */
+/** Range of a chart: one that ends now, or one that a person selected. */
 export interface ChosenRange {
-  /** Name of a moving range; undefined for a selected one. */
+  /** Name of a range that ends now; undefined for a selected one. */
   readonly name: string | undefined
   readonly seconds: number
-  /** Changes with the choice, not with the clock. */
+  /** Key that changes with the choice, not with the clock. */
   readonly key: string
-  /** Returns start and end now. */
+  /** Returns the current start and end. */
   readonly read: () => TimeRange
 }
 
-/** Returns the range of an address. Times that cannot be read, or that do not follow each other, count as absent. */
+/** Returns the range in an address. Ignores times that are invalid or in the wrong order. */
 export function rangeOf({ range, from, to }: Readonly<Record<string, string>>): ChosenRange {
   const [start, end] = [Date.parse(from ?? ''), Date.parse(to ?? '')]
   if (end > start) {
@@ -37,7 +37,7 @@ export function rangeOf({ range, from, to }: Readonly<Record<string, string>>): 
   return { name, seconds, key: name, read }
 }
 
-/** Returns the interval at which a range is read again, or undefined for a range in the past. */
+/** Returns the interval at which a range is read again; none for a selected range. */
 export function refreshMs({ name, seconds }: ChosenRange): { readonly everyMs?: number } {
   if (name === undefined) return {}
   return { everyMs: seconds > DAY_SECONDS ? 60_000 : 5_000 }

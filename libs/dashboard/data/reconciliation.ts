@@ -1,7 +1,7 @@
 import type { FindingClosed, FindingPage, Reconciled, RunPage } from '../../http/index.js'
 import { request } from './client.js'
 
-/** Requests of the page Reconciliation, which is loaded when it is first opened. */
+/** Requests of the page Reconciliation. Separate, because that page is loaded when first opened. */
 
 interface PageQuery {
   readonly cursor?: string
@@ -20,7 +20,7 @@ export const listFindings = (query: FindingFilter & PageQuery, signal: AbortSign
 export const closeFinding = (findingId: string, reason: string) =>
   request<FindingClosed>(`/v1/findings/${encodeURIComponent(findingId)}/close`, { method: 'POST', body: { reason } })
 
-/** Settings of a comparison. Empty ones are not sent. */
+/** Settings of a comparison. Empty settings are not sent. */
 export interface StatementSettings {
   readonly rail: string
   readonly format: string
@@ -31,7 +31,7 @@ export interface StatementSettings {
   readonly dateFormat: string
 }
 
-/** Uploads a statement. A dry run compares it and stores nothing. */
+/** Uploads a statement. A dry run compares it without storing anything. */
 export const uploadStatement = (file: File, settings: StatementSettings, dryRun: boolean) =>
   request<Reconciled>('/v1/reconciliations', {
     method: 'POST',

@@ -1,17 +1,17 @@
 import { computed, signal } from '@preact/signals'
 
 /**
- * Access token. It arrives in the part of the address after the `#`, which browsers do not send to servers. It is
- * removed from the address at once and kept only in this tab. It is sent as a header, not as a cookie, so that no other
- * site can use it.
+ * Access token. It arrives in the part of the address after `#`, which browsers do not send to servers. It is removed
+ * from the address at once and kept only in this tab. It is sent as a header, not as a cookie, so that no other site
+ * can use it.
  */
 const TOKEN_KEY = 'symphony.token'
-/** Marks that this browser has the cookie of a session, which scripts cannot read. All tabs share both. */
+/** Marks that this browser has a session cookie, which scripts cannot read. All tabs share mark and cookie. */
 const SESSION_KEY = 'symphony.session'
 
 const token = signal<string | null>(null)
 const hasSession = signal(false)
-/** Credential that the server refused last. The sign-in form then says so. */
+/** Credential that the server refused last, for the sign-in form. */
 export const rejected = signal<'token' | 'session' | null>(null)
 export const isSignedIn = computed(() => token.value !== null || hasSession.value)
 
@@ -30,14 +30,14 @@ export function signIn(given: string): void {
   token.value = given
 }
 
-/** Begins to use the cookie that the server has set. */
+/** Starts to use the cookie that the server has set. */
 export function useSession(): void {
   localStorage.setItem(SESSION_KEY, '1')
   rejected.value = null
   hasSession.value = true
 }
 
-/** Forgets token and session in this browser. The server's session ends by `signOut` in signIn.ts. */
+/** Forgets token and session in this browser. `signOut` in signIn.ts ends the session on the server. */
 export function forgetCredential(): void {
   sessionStorage.removeItem(TOKEN_KEY)
   localStorage.removeItem(SESSION_KEY)
@@ -50,7 +50,7 @@ export function readToken(): string | null {
   return token.peek()
 }
 
-/** Signs out if the refused credential is the current one. A late answer may concern an older token. */
+/** Signs out if the refused credential is the current one, because a late answer may concern an older token. */
 export function credentialWasRejected(sent: string | null): void {
   if (!isSignedIn.peek() || sent !== token.peek()) return
   rejected.value = sent === null ? 'session' : 'token'

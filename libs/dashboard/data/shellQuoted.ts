@@ -1,4 +1,4 @@
-/** Quotes a text as one word of a shell, because copied commands contain names that other people chose. */
+/** Quotes a text as one shell word, because copied commands contain names chosen by other people. */
 export function shellQuoted(text: string): string {
   return `'${text.replaceAll("'", String.raw`'\''`)}'`
 }

@@ -4,10 +4,10 @@ import { finishSession, readSignInMethods, endSession, startSignIn } from './api
 import { problemOf, type ShownProblem } from './client.js'
 import { forgetCredential, readToken, useSession } from './session.js'
 
-/** Page to show after the sign-in, kept while the provider's page is open. */
+/** Page to show after the sign-in, stored while the provider's page is open. */
 const RETURN_KEY = 'symphony.return'
 
-/** Name of the identity provider; null if there is none, or before the server has answered. */
+/** Name of the identity provider; null without one, or until the server has answered. */
 export const provider = signal<string | null>(null)
 export const isSigningIn = signal(false)
 export const signInProblem = signal<ShownProblem | null>(null)
@@ -20,7 +20,7 @@ export async function loadProvider(stop: AbortSignal): Promise<void> {
   }
 }
 
-/** Opens the page of the identity provider. It sends the browser back to this page. */
+/** Opens the page of the identity provider, which redirects the browser back to this page. */
 export function signInAtProvider(): Promise<void> {
   return attempt(async () => {
     const { authorizationUrl } = await startSignIn()
@@ -29,7 +29,7 @@ export function signInAtProvider(): Promise<void> {
   })
 }
 
-/** Finishes the sign-in with the provider's answer, which it removes from the address at once. */
+/** Removes the provider's answer from the address and finishes the sign-in with it. */
 export async function finishSignIn(): Promise<void> {
   const answer = location.search.slice(1)
   history.replaceState(null, '', location.pathname)

@@ -5,8 +5,8 @@ export interface ServerEvent {
 }
 
 /**
- * Parses server-sent events from chunks of text. EventSource cannot send the Authorization header, and a token in the
- * address would appear in logs.
+ * Parses server-sent events from chunks of text. EventSource is not used, because it cannot send the Authorization
+ * header, and a token in the address would appear in logs.
  */
 export class EventReader {
   #rest = ''

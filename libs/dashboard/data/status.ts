@@ -11,7 +11,7 @@ import { onServerEvent } from './stream.js'
 export const status = signal<Status | null>(null)
 export const statusProblem = signal<ShownProblem | null>(null)
 
-/** Number of items that need a person, shown beside the page that handles them. */
+/** Number of items that need a person, beside the page that handles them. */
 interface Badge {
   readonly count: string
   readonly tone: 'bad' | 'held'
@@ -21,7 +21,7 @@ interface Badge {
 
 export const navBadges = signal<Readonly<Record<string, Badge>>>({})
 
-/** Interval of requests for the status, in addition to the pushed events. */
+/** Interval of requests for the status, besides the pushed events. */
 const ASK_EVERY_MS = 15_000
 
 export async function followStatus(stop: AbortSignal): Promise<void> {
@@ -31,7 +31,7 @@ export async function followStatus(stop: AbortSignal): Promise<void> {
   })
   stop.addEventListener('abort', () => {
     unsubscribe()
-    // The next token may have other rights.
+    // The next credential may have other rights.
     status.value = null
     statusProblem.value = null
     me.value = null
@@ -43,7 +43,7 @@ export async function followStatus(stop: AbortSignal): Promise<void> {
   }
 }
 
-/** Reads the identity first: only some tokens may read the status. */
+/** Reads the identity first, because only some credentials may read the status. */
 export async function refreshStatus(stop: AbortSignal = new AbortController().signal): Promise<void> {
   try {
     me.value ??= await readMe(stop)
@@ -70,7 +70,8 @@ function accept(given: Status): void {
   const firing = given.alerts.filter(({ state }) => state === 'firing').length
   navBadges.value = {
     '': { count: count(firing), tone: 'bad', meaning: plural(firing, 'alert fires', 'alerts fire') },
-    // Only the last hour: most dead letters of the past need no action. A cancelled payment is no dead letter.
+    // Counts only the last hour, because older dead letters mostly need no action. Cancelled payments are not dead
+    // letters.
     dlq: {
       count: count(
         Number(queue.failedLastHour) - Number(queue.cancelledLastHour) - Number(queue.messages.deadLastHour),

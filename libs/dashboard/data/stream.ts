@@ -3,18 +3,18 @@ import { pause, readClock } from './clock.js'
 import { RequestError, send } from './client.js'
 import { EventReader, type ServerEvent } from './sse.js'
 
-/** State of the event stream. `off`: this token may not open the stream, and the pages poll instead. */
+/** State of the event stream. `off`: the credential may not open the stream, so the pages poll. */
 type LiveState = 'connecting' | 'live' | 'reconnecting' | 'off'
 
 export const liveState = signal<LiveState>('connecting')
 
-/** Time at which the server last reported a read of the database; at first the time this page was opened. */
+/** Time at which the server last reported a read of the database; initially the time at which the page was opened. */
 export const lookedAtMs = signal(readClock())
 
 type Listener = (event: ServerEvent) => void
 const listeners = new Set<Listener>()
 
-/** Subscribes to events, and to the pseudo event `reconnected`, after which shown data may be outdated. */
+/** Subscribes to events, and to the pseudo-event `reconnected`, after which shown data may be outdated. */
 export function onServerEvent(listener: Listener): () => void {
   listeners.add(listener)
   return () => listeners.delete(listener)
@@ -42,7 +42,7 @@ export async function keepStreamOpen(stop: AbortSignal): Promise<void> {
   }
 }
 
-/** Reads until the server ends the stream, or sends nothing for 35 s. The server sends a heartbeat every 10 s. */
+/** Reads until the server ends the stream, or sends nothing for 35 s. Its heartbeat comes every 10 s. */
 async function readEvents(response: Response): Promise<void> {
   const reader = new EventReader()
   const decoder = new TextDecoder()
@@ -67,7 +67,10 @@ function notifyListeners(event: ServerEvent): void {
   for (const listener of listeners) listener(event)
 }
 
-/** Returns 0.5 s, doubled up to 10 s, with jitter, so that not all pages reconnect to a restarted server at once. */
+/**
+ * Returns 0.5 s, doubled per failure up to 10 s, with jitter, so that pages do not reconnect to a restarted server all
+ * at once.
+ */
 function waitMs(failures: number): number {
   return Math.min(10_000, 500 * 2 ** failures) * (0.75 + Math.random() / 2)
 }

@@ -67,7 +67,7 @@ function createPages<T>(load: (cursor: string | undefined, signal: AbortSignal) 
     refresh: () => void read(undefined),
     more: () => {
       const { next, isLoading, problem } = state.peek()
-      // After a problem only the reader can retry: automatic retries would not stop.
+      // After a problem only the reader can retry, because automatic retries would not stop.
       if (!isLoading && problem === undefined && typeof next === 'string') void read(next)
     },
     patch: (change: (row: T) => T) => (state.value = { ...state.peek(), rows: state.peek().rows.map(change) }),

@@ -7,10 +7,10 @@ import { problemOf, type ShownProblem } from './client.js'
 import type { ServerEvent } from './sse.js'
 import { onServerEvent } from './stream.js'
 
-/** Value from the server. It stays while it is refreshed, so that the page does not flicker. */
+/** Value from the server. The old value stays during a refresh, so that the page does not flicker. */
 interface Resource<T> {
   readonly value: T | undefined
-  /** Failure of the last refresh. If there is also a value, it is outdated. */
+  /** Failure of the last refresh. A value beside it is outdated. */
   readonly problem: ShownProblem | undefined
   readonly isLoading: boolean
 }
@@ -24,15 +24,15 @@ interface ResourceOptions<T> {
   /** Identifies the resource; a new key discards the old value. */
   readonly key: string
   readonly load: (signal: AbortSignal) => Promise<T>
-  /** Returns true for events after which the value may have changed. @default every event */
+  /** Returns whether the value may have changed after an event. @default every event */
   readonly concerns?: (event: ServerEvent) => boolean
   /** Poll interval, for changes without an event. */
   readonly everyMs?: number
-  /** Returns true if a value needs no further poll. @default never */
+  /** Returns whether a value needs no further poll. @default never */
   readonly isFinal?: (value: T) => boolean
 }
 
-/** Minimum interval of refreshes that events cause. */
+/** Minimum interval between refreshes caused by events. */
 const REFRESH_EVERY_MS = 1_000
 
 /** Returns the workers with their reports. Each worker reports every ten seconds. */
@@ -81,7 +81,7 @@ async function askEvery(everyMs: number, poll: () => void, left: AbortSignal): P
 function createResource<T>(load: (signal: AbortSignal) => Promise<T>) {
   const state = signal<Resource<T>>({ value: undefined, problem: undefined, isLoading: true })
   let current: AbortController | undefined
-  // Drops an answer that arrives after a newer request, or after the page was left.
+  // A newer request, or leaving the page, aborts this one and drops its answer.
   const refresh = async () => {
     current?.abort()
     const controller = new AbortController()

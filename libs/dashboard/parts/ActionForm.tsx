@@ -4,7 +4,7 @@ import { useAction } from './useAction.js'
 
 interface ActionFormProps {
   readonly action: string
-  /** Runs the action and resolves with a sentence to announce, or an empty text. */
+  /** Runs the action and resolves with a sentence to announce; empty for none. */
   readonly act: (form: FormData) => Promise<string>
   readonly onDone?: () => void
   /** Whether the button is enabled. @default true */
@@ -13,7 +13,7 @@ interface ActionFormProps {
   readonly children: ComponentChildren
 }
 
-/** Form for an action. Only one runs at a time. A refusal is shown in the form, which keeps its values. */
+/** Form for an action, which runs once at a time. Shows a refusal and keeps the values. */
 export function ActionForm({ action, act, onDone, isReady = true, beside, children }: ActionFormProps) {
   const { isRunning, problem, run } = useAction()
   const submit = (event: SubmitEvent) => {

@@ -25,14 +25,14 @@ interface BulkActionDialogProps<T extends Named> {
   /** Whether the button is enabled. @default true */
   readonly isReady?: boolean
   readonly onClose: () => void
-  /** Called with the items that were changed. */
+  /** Called with the changed items. */
   readonly onDone: (done: readonly T[]) => void
   readonly children: ComponentChildren
 }
 
 /**
- * Runs one action on every item, one request each, so that the server decides and records each item alone. Shows the
- * progress, can be stopped, and lists the refused items at the end.
+ * Runs one action on every item, with one request each, so that the server decides and records each item separately.
+ * Shows the progress, can be stopped, and lists the refused items at the end.
  */
 export function BulkActionDialog<T extends Named>(props: BulkActionDialogProps<T>) {
   const { title, action, all, act, announcement, needsReason = true, isReady = true, onClose, onDone, children } = props
@@ -83,7 +83,7 @@ interface ProgressProps<T> {
 function Progress<T extends Named>({ all, result, isEnded, onStop, onClose }: ProgressProps<T>) {
   const { done, refused, failure } = result
   const button = useRef<HTMLButtonElement>(null)
-  // The button that had the focus is gone.
+  // The button that had the focus no longer exists.
   useLayoutEffect(() => button.current?.focus(), [isEnded])
   const untried = all.length - done.length - refused.length
   return (

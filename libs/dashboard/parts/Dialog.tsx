@@ -8,7 +8,7 @@ interface DialogProps {
   readonly children: ComponentChildren
 }
 
-/** Modal dialog of the browser. It keeps the focus, closes on Escape, and returns the focus to its opener. */
+/** Modal dialog. Keeps the focus, closes on Escape, and returns the focus to the opener. */
 export function Dialog({ title, onClose, children }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
   useEffect(() => {

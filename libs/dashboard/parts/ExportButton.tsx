@@ -14,7 +14,7 @@ const FORMATS = [
   ['ndjson', 'NDJSON, for programs'],
 ] as const
 
-/** Button that downloads all rows of a list under its filters. */
+/** Button that downloads all rows that match the filters of a list. */
 export function ExportButton({ path, query = {} }: ExportProps) {
   const [isOpen, setIsOpen] = useState(false)
   return (
@@ -31,7 +31,7 @@ function ExportDialog({ path, query, onClose }: ExportProps & { readonly onClose
   const [running, setRunning] = useState<string | null>(null)
   const [problem, setProblem] = useState<ShownProblem>()
   const left = useRef(new AbortController())
-  // Closing the dialog ends the download, and with it the export on the server.
+  // Closing the dialog aborts the download, which ends the export on the server.
   useEffect(() => () => left.current.abort(), [])
   const download = async (format: string) => {
     setProblem(undefined)

@@ -6,7 +6,7 @@ import { Icon, type IconName } from './Icon.js'
 import { RelativeTime } from './RelativeTime.js'
 import type { Tone } from './states.js'
 
-/** One difference between a statement and the ledger, with both sides. */
+/** One difference between a statement and the ledger. */
 export function FindingCard({ finding, action }: { readonly finding: Finding; readonly action?: ComponentChildren }) {
   const { kind, severity, outboxId, payment, railType, createdAt, note, proposalId, returnEventId, closed } = finding
   const { word, tone, icon } = SEVERITIES[severity]

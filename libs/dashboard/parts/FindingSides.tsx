@@ -6,7 +6,7 @@ import { StateTag } from './StateTag.js'
 
 type Sides = Pick<Finding, 'kind' | 'payment' | 'entries'>
 
-/** Shows the ledger's side of a finding beside the bank's side, and marks the fields that differ. */
+/** Shows the payment in the ledger beside the bank entries, and marks the fields that differ. */
 export function FindingSides({ finding }: { readonly finding: Sides }) {
   const { payment, entries } = finding
   return (
@@ -69,10 +69,10 @@ function LedgerSide({ kind, payment }: LedgerSideProps) {
   )
 }
 
-/** Entry of a finding, or of a timeline, which has no references. */
+/** Entry of a finding, or of a timeline, whose entries have no references. */
 type ShownEntry = Pick<BankEntry, 'kind' | 'amount' | 'currency' | 'bookedOn' | 'valuedOn'> & Partial<BankEntry>
 
-/** Facts of one bank entry. Without a kind of finding nothing is marked. */
+/** Facts of one bank entry. Marks no field without a kind of finding. */
 export function EntryFacts({ entry, kind }: { readonly entry: ShownEntry; readonly kind?: Finding['kind'] }) {
   const { account = null, bankReference = null, reference = null, amount, bookedOn, valuedOn } = entry
   const isPayout = entry.kind === 'payout'

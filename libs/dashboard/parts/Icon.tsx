@@ -1,4 +1,4 @@
-/** Paths of the icons. Icons are drawn as paths, because a font may lack a character. */
+/** Paths of the icons. Not characters, because a font may lack some. */
 const PATHS = {
   done: 'M3 8.5l3.2 3.2L13 4.6',
   failed: 'M4 4l8 8M12 4l-8 8',

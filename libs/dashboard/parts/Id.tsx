@@ -30,8 +30,8 @@ export function Id({ value, label, href, whole = false }: IdProps) {
 }
 
 /**
- * Copies the value. Browsers offer no clipboard on a page that another machine serves over plain http; there the text
- * can be selected instead.
+ * Copies the value. On pages served by another machine over plain http, browsers offer no clipboard, so asks the reader
+ * to select the text.
  */
 async function copy(value: string, label: string): Promise<void> {
   try {

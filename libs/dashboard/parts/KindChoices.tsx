@@ -6,7 +6,7 @@ interface KindChoicesProps<Kind extends string> {
   readonly onChoose: (kind: Kind) => void
 }
 
-/** Radio buttons of a form, each with a label and a hint. The form gets the chosen one as `kind`. */
+/** Radio buttons of a form, each with a label and a hint. The form value `kind` is the chosen one. */
 export function KindChoices<Kind extends string>({ legend, kinds, chosen, onChoose }: KindChoicesProps<Kind>) {
   const isKind = (value: string): value is Kind => value in kinds
   return (

@@ -1,6 +1,6 @@
 import type { OutboxItem } from '../../http/index.js'
 
-/** Fields of the payload that the API shows, as far as the field classes of the rail allow. */
+/** Fields of the payload that the API shows, within the field classes of the rail. */
 export type ShownMoney = Pick<OutboxItem, 'amount' | 'currency' | 'destination' | 'destinationWithheld'>
 
 const WITHHELD = {
@@ -33,7 +33,7 @@ export function Money({ of }: { readonly of: ShownMoney }) {
 }
 
 /**
- * Returns `1 234 567.50` with narrow spaces, which mean the same in every language. The amount stays text, so no digit
+ * Returns `1 234 567.50` with narrow spaces, which are clear in every language. The amount stays text, so that no digit
  * is lost.
  */
 export function grouped(amount: string): string {

@@ -12,7 +12,7 @@ interface PagedTableProps<T> {
   readonly empty: ComponentChildren
 }
 
-/** Table that loads further pages on request and draws all loaded rows. */
+/** Table that loads further pages on request and shows all loaded rows. */
 export function PagedTable<T>({ label, from, columns, row, empty }: PagedTableProps<T>) {
   const { rows, next, problem, isLoading } = from.state.value
   return (

@@ -4,7 +4,7 @@ import { status } from '../data/status.js'
 import { Empty } from './Empty.js'
 import { boundsOf, timeRangeOf, type TimeRange } from './TimeRange.js'
 
-/** Filters of every list of payments. They are part of the address. */
+/** Filters of every list of payments, stored in the address. */
 interface ListFilter extends TimeRange {
   readonly kind?: string
   readonly rail?: string
@@ -19,10 +19,10 @@ export function listFilterOf(query: Readonly<Record<string, string>>): ListFilte
   }
 }
 
-/** Name of the rail that `symphony start` has by itself. It moves no money. */
+/** Rail that `symphony start` adds without settings. It moves no money. */
 export const SIMULATED = 'simulated'
 
-/** Returns rails with pending payments or a worker; `simulated` if none is known yet. */
+/** Returns the rails with pending payments or a worker; `simulated` if none is known. */
 export function knownRails(): readonly string[] {
   const rails = status.value?.rails.map(({ railType }) => railType) ?? []
   return rails.length === 0 ? [SIMULATED] : rails
@@ -102,7 +102,7 @@ export function NoMatches({ path }: { readonly path: string }) {
   )
 }
 
-/** Changes of the filter fields, applied when the typing pauses. */
+/** Changes of the filter fields, applied when typing pauses. */
 let typed: Readonly<Record<string, string>> = {}
 const applyTyped = whenQuiet(250, () => {
   setQuery(typed)

@@ -12,7 +12,7 @@ import { ReasonDialog } from './ReasonDialog.js'
 
 interface ProposalNoteProps {
   readonly proposal: Proposal
-  /** Payment of the proposal. @default one that was sent before */
+  /** Payment of the proposal. @default a payment with earlier attempts */
   readonly item?: OutboxItem
   readonly onDone: () => void
 }
@@ -48,16 +48,16 @@ export function ProposalNote({ proposal, item, onDone }: ProposalNoteProps) {
 interface OpenProposalProps {
   readonly proposal: Pick<Proposal, 'reason' | 'proposedBy' | 'proposedAt'>
   readonly title: string
-  /** Name in the labels of the buttons, where several proposals stand on one page. */
+  /** Name in the labels of the buttons, for pages with several proposals. */
   readonly name?: string
-  /** Sentence that says what a withdrawal leaves unchanged. */
+  /** Sentence about the state that a withdrawal leaves unchanged. */
   readonly stays: string
   readonly approve: (onClose: () => void) => ComponentChildren
   readonly withdraw: (reason: string) => Promise<void>
   readonly children: ComponentChildren
 }
 
-/** Shows any open proposal. Its author can withdraw it, but the server refuses an approval by the author. */
+/** Shows any open proposal. Its author can withdraw it; the server refuses an approval by the author. */
 export function OpenProposal({ proposal, title, name, stays, approve, withdraw, children }: OpenProposalProps) {
   const { reason, proposedBy, proposedAt } = proposal
   const [asked, setAsked] = useState<'approve' | 'withdraw' | null>(null)

@@ -1,7 +1,7 @@
 import { nowMs } from '../data/clock.js'
 import { absolute, dayAndTime, relative } from '../data/format.js'
 
-/** Time relative to now, then the time of day: a phone shows no tooltip. */
+/** Time relative to now, then the time of day, because a phone shows no tooltip. */
 export function RelativeTime({ at }: { readonly at: string | null }) {
   if (at === null) return <span class="quiet">–</span>
   return (

@@ -10,7 +10,7 @@ interface ResourceViewProps<T> {
   readonly children: (value: T) => ComponentChildren
 }
 
-/** Shows the skeleton, the problem, or the value. An outdated value stays below its problem. */
+/** Shows a skeleton, the problem or the value. After a problem, the outdated value stays below it. */
 export function ResourceView<T>({ from, lines = 6, children }: ResourceViewProps<T>) {
   const { value, problem } = from.state.value
   return (

@@ -40,7 +40,7 @@ interface SelectBoxProps {
   readonly selection: Selection
 }
 
-/** Checkbox of a row. It reads the selection itself, because a virtual list caches its cells. */
+/** Checkbox of a row. Reads the selection itself, because a virtual list caches its cells. */
 export function SelectBox({ item: { outboxId, instructionId }, selection }: SelectBoxProps) {
   if (!maySelect()) return null
   return (
@@ -77,9 +77,9 @@ interface Asked {
   readonly leftOut: number
 }
 
-/** Selects all rows shown, and offers the actions that the states of the selected rows allow. */
+/** Selects all shown rows, and offers the actions that the states of the selected rows allow. */
 export function SelectionBar({ rows, selection, onDone }: SelectionBarProps) {
-  // Rows at the time of the click: later changes of the list do not change them.
+  // Rows at the time of the click, which later changes of the list do not affect.
   const [asked, setAsked] = useState<Asked | null>(null)
   if (!maySelect() || rows.length === 0) return null
   const selected = rows.filter(({ item }) => selection.ids.value.has(item.outboxId))

@@ -15,11 +15,11 @@ import { toLocal } from './TimeRange.js'
 interface SeriesPanelProps {
   /** Kind, rail and participant of the counted items. */
   readonly filter?: Omit<Parameters<typeof readSeries>[0], 'from' | 'to'>
-  /** Filters beside the choice of the range. */
+  /** Filters beside the range. */
   readonly children?: ComponentChildren
 }
 
-/** Outcomes over time, from the counts in the database. The range is part of the address. */
+/** Outcomes over time, from the counts in the database. The address contains the range. */
 export function SeriesPanel({ filter = {}, children }: SeriesPanelProps) {
   const range = rangeOf(route.value.query)
   const series = useResource({
@@ -48,7 +48,7 @@ export function SeriesPanel({ filter = {}, children }: SeriesPanelProps) {
   )
 }
 
-/** Puts a selected range into the address of this page. A selection shorter than three minutes is widened. */
+/** Puts a selected range into the address. Widens a selection shorter than three minutes. */
 export function selectRange(from: number, to: number): void {
   const middle = (from + to) / 2
   const half = Math.max((to - from) / 2, 90)
@@ -92,7 +92,7 @@ export function wordsOf({ name, read }: ChosenRange): string {
   return `${dayAndTime(from, now)} to ${dayAndTime(to, now)}`
 }
 
-/** Form for a range, for people without a mouse. The times are those of the reader's time zone. */
+/** Form for a range, for people without a mouse. Times are in the reader's time zone. */
 function OtherRange({ range }: { readonly range: ChosenRange }) {
   const { from, to } = range.read()
   return (

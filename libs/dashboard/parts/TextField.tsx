@@ -2,12 +2,12 @@ interface TextFieldProps {
   readonly name: string
   readonly label: string
   readonly hint?: string
-  /** Value at the beginning. @default empty */
+  /** Initial value. @default empty */
   readonly preset?: string
   readonly pattern?: string
   readonly required?: boolean
   readonly maxLength?: number
-  /** Whether it is a date, in the form 2026-01-31. @default false */
+  /** Whether the field is a date, such as 2026-01-31. @default false */
   readonly isDate?: boolean
 }
 

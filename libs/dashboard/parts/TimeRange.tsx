@@ -1,7 +1,7 @@
 import { setQuery } from '../app/router.js'
 import { readClock } from '../data/clock.js'
 
-/** Ranges of time by their name in the address. A preset ends now, so a bookmark moves with the time. */
+/** Presets by their names in the address. A preset ends now, so that a bookmark moves with the time. */
 const PRESETS: ReadonlyMap<string, { readonly label: string; readonly ms: number }> = new Map([
   ['1h', { label: 'Last hour', ms: 3_600_000 }],
   ['24h', { label: 'Last 24 hours', ms: 86_400_000 }],
@@ -10,7 +10,7 @@ const PRESETS: ReadonlyMap<string, { readonly label: string; readonly ms: number
 ])
 const CUSTOM = 'custom'
 
-/** Range as it is in the address: a preset, or two times in UTC. */
+/** Range in the address: a preset, or two times in UTC. */
 export interface TimeRange {
   readonly range?: string
   readonly from?: string
@@ -31,13 +31,12 @@ export function boundsOf({ range = '', from, to }: TimeRange): { readonly from?:
 
 interface TimeRangeFilterProps {
   readonly range: TimeRange
-  /** Time that the range is about: `Created`. */
+  /** Name of the filtered time, such as `Created`. */
   readonly of: string
-  /** Receives the fields that change; empty text removes one. @default the address takes them */
+  /** Receives the changed fields; an empty text removes a field. @default writes them to the address */
   readonly onChange?: (changes: Readonly<Record<string, string>>) => void
 }
 
-/** Chooses a range of time. */
 export function TimeRangeFilter({ range, of, onChange = setQuery }: TimeRangeFilterProps) {
   const isCustom = range.range === CUSTOM || range.from !== undefined || range.to !== undefined
   return (
@@ -74,7 +73,7 @@ interface TimeFieldProps {
   readonly onChange: (changes: Readonly<Record<string, string>>) => void
 }
 
-/** Field for a local time, which is kept in UTC. */
+/** Field that shows a local time and stores it in UTC. */
 function TimeField({ label, name, value, onChange }: TimeFieldProps) {
   return (
     <input
@@ -91,7 +90,7 @@ function TimeField({ label, name, value, onChange }: TimeFieldProps) {
   )
 }
 
-/** Returns a time as a field of type datetime-local takes it; empty if it cannot be read. */
+/** Returns a time in the format of datetime-local fields; empty for an invalid time. */
 export function toLocal(utc: string): string {
   const time = new Date(utc)
   if (Number.isNaN(time.getTime())) return ''

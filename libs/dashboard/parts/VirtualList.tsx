@@ -7,21 +7,21 @@ interface VirtualListProps<T extends object> {
   readonly keyOf: (row: T) => string
   readonly columns: readonly string[]
   /**
-   * Returns the cells in the order of the columns; the first holds the link. The cells must depend only on the row,
-   * because they are cached.
+   * Returns the cells in the order of the columns; the first contains the link. Cells are cached per row, so they must
+   * depend only on the row.
    */
   readonly cells: (row: T) => readonly ComponentChildren[]
   readonly className: string
   readonly onNearEnd: () => void
 }
 
-/** Rows drawn beyond each edge, so that fast scrolling shows no gap. */
+/** Rows drawn beyond each edge, so that fast scrolling shows no gaps. */
 const OVERSCAN = 8
 const NEAR_END_ROWS = 60
 
 /**
  * List that draws only the visible rows, so that ten thousand payments cost as much as fifty. All rows have the height
- * --row of the style sheet, so that positions need no measuring.
+ * `--row` of the style sheet, so that positions need no measuring.
  */
 export function VirtualList<T extends object>(props: VirtualListProps<T>) {
   const { label, rows, keyOf, columns, cells, className, onNearEnd } = props
@@ -49,7 +49,7 @@ export function VirtualList<T extends object>(props: VirtualListProps<T>) {
     return () => observer.disconnect()
   }, [])
 
-  // Returns the same element for a row drawn before, so that only rows that become visible are rendered.
+  // Returns the cached element of a row, so that only newly visible rows are rendered.
   const cache = useRef(new WeakMap<T, { readonly place: number; readonly element: JSX.Element }>())
   const drawn = (row: T, index: number): JSX.Element => {
     const place = index * view.rowHeight
@@ -111,8 +111,8 @@ function moveFocus(event: KeyboardEvent): void {
 }
 
 /**
- * Focuses the first link or button of the next row, or of the first row if none has the focus. Returns false at either
- * end.
+ * Focuses the first link or button of the next row, or of the first row if no row has the focus. Returns false at
+ * either end.
  */
 export function moveInList(list: Element, step: number): boolean {
   const rows = [...list.querySelectorAll('.vlist-row, tbody tr')].filter((row) => targetIn(row) !== null)

@@ -36,7 +36,7 @@ const FIRST_SEND: DecisionWords = {
   effect: 'A worker sends the payment to its rail.',
 }
 
-/** Returns the words of a decision. A payment without an attempt is sent for the first time, not again. */
+/** Returns the words of a decision. They differ for a payment without an attempt, which is sent for the first time. */
 export function wordsOfDecision(
   decision: Proposal['decision'],
   item: Pick<OutboxItem, 'lastAttemptNo'> | undefined,

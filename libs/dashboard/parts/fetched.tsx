@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks'
 
 type Component<Props> = (props: Props) => JSX.Element
 
-/** Returns a component whose code is loaded when it is first shown. `Failed` replaces it if the code does not load. */
+/** Returns a component whose code is loaded when it is first shown. Shows `Failed` if the code does not load. */
 export function fetched<Props extends object>(load: () => Promise<Component<Props>>, Failed: Component<Props>) {
   return function Fetched(props: Props) {
     const [loaded, setLoaded] = useState<{ readonly Found: Component<Props> }>()

@@ -9,7 +9,7 @@ interface StateStyle {
   readonly meaning: string
 }
 
-/** Every state has a word, an icon and a tone, because a colour alone is not enough. */
+/** Word, icon and tone of each state, because a colour alone does not suffice. */
 const STYLES: Readonly<Record<string, StateStyle>> = {
   DUE: style('Due', 'due', 'wait', 'Waits for the next free worker.'),
   SCHEDULED: style('Scheduled', 'scheduled', 'wait', 'Waits for a retry, or for its earliest time.'),
@@ -59,12 +59,12 @@ function style(word: string, icon: IconName, tone: Tone, meaning: string): State
   return { word, icon, tone, meaning }
 }
 
-/** Returns the style of a state. A state of a later release is shown by its name. */
+/** Returns the style of a state. A state unknown to this release is shown by its name. */
 export function styleOfState(state: string): StateStyle {
   return STYLES[state] ?? style(state, 'info', 'wait', '')
 }
 
-/** Returns the state to show for an attempt: an unknown outcome is neither a retry nor a failure. */
+/** Returns the state to show for an attempt. An unknown outcome is neither a retry nor a failure. */
 export function shownState({
   state,
   outcomeUnknown,

@@ -5,7 +5,7 @@ import { problemOf, type ShownProblem } from '../data/client.js'
 interface Action {
   readonly isRunning: boolean
   readonly problem: ShownProblem | null
-  /** Runs the action, and announces the sentence that it resolves with. */
+  /** Runs the action, and announces the sentence with which it resolves. */
   readonly run: (act: () => Promise<string>) => void
 }
 
