@@ -15,8 +15,8 @@ const candidate = (name) => {
   const lead = async ({ signal, fencingToken }) => {
     console.log(`${name} leads`)
     report(fencingToken)
-    // Works until the signal aborts, as it also does when the lease is lost. Pass the token to the system that you
-    // write to.
+    // Works until the signal aborts, for example because the lease is lost. Pass the token to the system that you write
+    // to.
     await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
     console.log(`${name} steps down`)
   }

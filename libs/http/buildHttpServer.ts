@@ -272,7 +272,7 @@ function registerIn(app: FastifyInstance, route: Route): void {
     url: route.path.replaceAll(/\{(\w+)\}/g, ':$1'),
     config: { route },
     ...(route.bodyLimit === undefined ? {} : { bodyLimit: route.bodyLimit }),
-    // Load balancers send HEAD.
+    // Load balancers probe by HEAD requests.
     exposeHeadRoute: true,
     handler: (request, reply) => route.handle(request, reply),
   })

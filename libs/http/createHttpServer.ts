@@ -134,7 +134,7 @@ function snapshots(
 ): Api['readStatusSnapshot'] {
   const watch = new AlertWatch(rules)
   return async () => {
-    // An alert rule reports a database that does not answer (undefined).
+    // Without an answer of the database the status is undefined, which raises an alert.
     const status = await readStatus().catch(() => undefined)
     return { alerts: await watch.evaluate(status), queue: status?.outbox }
   }

@@ -6,7 +6,7 @@ import { resolveLedgerSealerOptions, type LedgerSealerOptions } from './options.
 export interface SealCounts {
   readonly blocks: number
   readonly rows: number
-  /** Whether more rows can be sealed at once. */
+  /** Whether more rows can be sealed immediately. */
   readonly more: boolean
 }
 

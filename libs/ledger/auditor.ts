@@ -39,7 +39,7 @@ export interface AuditOptions extends Pick<VerifyOptions, 'checkpoints' | 'onPro
 
 export interface AuditReport {
   readonly ok: boolean
-  /** Counts. Of an export, pending and held are unknown. */
+  /** Counts; of an export, pending and held are unknown. */
   readonly counts: LedgerCounts
   readonly chain: LedgerReport
   readonly railEffects: number

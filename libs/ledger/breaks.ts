@@ -17,7 +17,7 @@ export interface LedgerBreak {
    * finding of reconciliation.
    */
   readonly subject: string
-  /** `identity`, `attempt 3`, `event 2`, `block 7`, `line 4`, `run`, `finding`. */
+  /** Place within the subject: `identity`, `attempt 3`, `event 2`, `block 7`, `line 4`, `run`, `finding`. */
   readonly position: string
   readonly why: string
 }

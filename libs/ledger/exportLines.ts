@@ -28,7 +28,7 @@ export function readBlock(line: string): Block | undefined {
   return writeBlock(block) === line ? block : undefined
 }
 
-/** Block without its entries. Its root covers them. */
+/** Block without its entries, which its root covers. */
 export type Head = Omit<Block, 'entries'>
 
 export function writeHead({ no, head, hash }: Pick<Head, 'no' | 'head' | 'hash'>): string {

@@ -89,7 +89,7 @@ export async function resumeJob(role: Queryable, name: string): Promise<boolean>
     const job = await readJob(role, name)
     if (job?.state === 'ACTIVE') return false
     const now = await readClock(role)
-    // The database refuses an unknown job at any time.
+    // Passes any time for an unknown job, because the database refuses the call.
     const nextDueAt = job === undefined ? now : new CronSchedule(job.cron, job.timeZone).next(now)
     const rows = await call<{ resume_job: boolean }>(role, 'resume_job', [name, job?.revision ?? 1n, nextDueAt])
     // False: the job changed between read and call. Reads it again.
@@ -221,7 +221,7 @@ function toEnqueuedWork(id: string, { topic, outbox_id: outboxId, error_message:
 
 // Retention, as symphony_executor -------------------------------------------------------------------------------------
 
-/** Deletes one batch of timers that ended before the retention. Returns their number. */
+/** Deletes one batch of timers whose retention has passed. Returns their number. */
 export async function purgeFinishedTimers(
   role: Queryable,
   retentionSeconds: number,

@@ -17,7 +17,7 @@ export class Producer {
     this.#payments = payments
   }
 
-  /** Enqueues all payments. Awaits `mayGoOn` before each batch, which limits the queue. */
+  /** Enqueues all payments. `mayGoOn`, awaited before each batch, limits the length of the queue. */
   async run(mayGoOn = async () => {}) {
     while (this.acknowledged < this.#payments) {
       await mayGoOn()

@@ -268,7 +268,7 @@ async function endedCount(watcher) {
 }
 
 /**
- * Returns true while the database does not answer too, because a real producer does not know the length of the queue.
+ * Also returns true while the database does not answer, because a real producer does not know the length of the queue.
  */
 async function hasRoom({ watcher, payments }) {
   const status = await readOutboxStatus(watcher).catch(() => undefined)

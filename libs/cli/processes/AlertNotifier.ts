@@ -217,7 +217,7 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
   }
 }
 
-/** Previous rounds without the alert after which a further one ends it. */
+/** Number of rounds without the alert before the round that ends it. */
 const MISSING_ROUNDS = 1
 const SEND_ATTEMPTS = 3
 const SEND_PAUSE_MS = 500

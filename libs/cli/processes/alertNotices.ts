@@ -40,7 +40,7 @@ export function startNotifier(
     database,
     databaseName,
     rules: rules.map(({ name }) => name),
-    // An alert rule reports a database that does not answer (undefined).
+    // Without an answer of the database the status is undefined, which raises an alert.
     evaluate: async () => watch.evaluate(await readSystemStatus(database).catch(() => undefined)),
     onSent: ({ refusal, ...notice }) => {
       if (refusal === undefined) log.info(notice, 'alert_sent')

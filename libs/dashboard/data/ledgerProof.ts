@@ -16,7 +16,7 @@ export type RowDefect =
   | 'it is missing'
 
 export interface CheckedRow {
-  /** `identity`, `attempt 3`, `event 2`. */
+  /** Place of the row: `identity`, `attempt 3`, `event 2`. */
   readonly position: string
   /** Block that covers the row; null without one. */
   readonly block: string | null

@@ -42,7 +42,7 @@ export async function keepStreamOpen(stop: AbortSignal): Promise<void> {
   }
 }
 
-/** Reads until the server ends the stream, or sends nothing for 35 s. Its heartbeat comes every 10 s. */
+/** Reads until the server ends the stream, or sends nothing for 35 s. The server sends a heartbeat every 10 s. */
 async function readEvents(response: Response): Promise<void> {
   const reader = new EventReader()
   const decoder = new TextDecoder()

@@ -83,7 +83,7 @@ export function Inbox() {
   )
 }
 
-/** Says on the lists of other states that dead messages wait for an operator. */
+/** Note on the other lists that dead messages wait for an operator. */
 function DeadNote() {
   const dead = useResource({
     key: 'dead',

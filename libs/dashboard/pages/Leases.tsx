@@ -70,7 +70,7 @@ export function Leases() {
   )
 }
 
-/** State of a held lease. A held lease is normal, unlike a held payment, so it has another icon and tone. */
+/** State of a held lease. Unlike a held payment it is normal, so it has another icon and tone. */
 function Taken() {
   return (
     <span class="state tone-flight" data-state="HELD">

@@ -95,7 +95,7 @@ function ProposeButton({ onClick }: { readonly onClick: () => void }) {
 
 interface LimitTableProps {
   readonly limits: readonly Limit[]
-  /** Absent where limits are only read. */
+  /** Absent on read-only pages. */
   readonly onRemove?: (limit: Limit) => void
 }
 
@@ -248,7 +248,7 @@ const KINDS: Readonly<Record<Kind, { readonly label: string; readonly hint: stri
   count: { label: 'Number of payments per window', hint: 'The same for the number of payments, of any currency.' },
 }
 
-/** Returns the rule of the form. Empty fields are absent. */
+/** Returns the rule in the form, without empty fields. */
 function ruleIn(form: FormData, kind: Kind): LimitBody['rule'] {
   const given = (name: string) => (form.has(name) ? formText(form, name) : '')
   const text = (name: 'railType' | 'participantId' | 'currency') => (given(name) === '' ? {} : { [name]: given(name) })

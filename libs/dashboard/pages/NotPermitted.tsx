@@ -2,7 +2,7 @@ import { pathTo } from '../app/router.js'
 import { boundTo } from '../data/me.js'
 import { Empty } from '../parts/Empty.js'
 
-/** Replaces a page about all participants for a key that is restricted to some. */
+/** Replaces a page about all participants, for a key restricted to some. */
 export function NotPermitted({ title }: { readonly title: string }) {
   return (
     <>

@@ -46,7 +46,7 @@ export function Overview() {
   )
 }
 
-/** Shown for a token without the scope read, e.g. one that only enqueues. */
+/** Shown for a credential without the scope read, such as one that only enqueues. */
 function MissingReadScope() {
   return (
     <>

@@ -38,12 +38,12 @@ import { EnqueueForm } from './payment/dialogs.js'
 /** Maximum page size of the API, so that scrolling needs few requests. */
 const PAGE_SIZE = 500
 const STATES = ['DUE', 'SCHEDULED', 'LEASED', 'EXPIRED', 'BLOCKED', 'HELD', 'DISPATCHED', 'FAILED']
-/** Not a state: a returned payment stays DISPATCHED. */
+/** Filter that is no state: a returned payment stays DISPATCHED. */
 const RETURNED = 'RETURNED'
 const COLUMNS = ['Payment', 'State', 'Amount', 'Rail', 'Participant', 'Attempts', 'Last answer', 'Created']
 
 export function Payments() {
-  // Not in the address: links and the history of the browser must not hold account numbers.
+  // The destination is not in the address, because links and the browser's history must not contain account numbers.
   const [destination, setDestination] = useState('')
   const filter = { ...filterOf(route.value.query), ...(destination === '' ? {} : { destination }) }
   const key = JSON.stringify(filter)
@@ -104,7 +104,7 @@ export function Payments() {
   )
 }
 
-/** Filters in the address, so that a bookmark or a link opens the same view. */
+/** Filters in the address, so that a bookmark or link opens the same view. */
 type Filter = PaymentFilter & TimeRange
 
 function filterOf(query: Readonly<Record<string, string>>): Filter {
@@ -115,7 +115,7 @@ function filterOf(query: Readonly<Record<string, string>>): Filter {
   }
 }
 
-/** States of the counts, with the filter that shows them; none if the list has no such filter. */
+/** Counted states, with the filter that lists them; undefined without such a filter. */
 const COUNTED = {
   PENDING: undefined,
   HELD: { state: 'HELD', returned: '' },
@@ -124,7 +124,7 @@ const COUNTED = {
   CANCELLED: undefined,
 } as const
 
-/** Numbers of payments per state that match the other filters. A search by word has no counts. */
+/** Number of payments per state that match the other filters. A search by word has no counts. */
 function Counts({ filter }: { readonly filter: Filter }) {
   const { q, state: _state, returned: _returned, sort: _sort, ...others } = filter
   const counts = useResource({
@@ -161,10 +161,10 @@ function isCounted(state: string): state is keyof typeof COUNTED {
   return Object.hasOwn(COUNTED, state)
 }
 
-/** The counts are projected after sealing, about once a second. */
+/** Interval of reading the counts, which workers project about once a second after sealing. */
 const COUNT_EVERY_MS = 10_000
 
-/** Updates the states of loaded rows by events. Loads new payments while the list is scrolled to the top. */
+/** Updates loaded rows by events. Loads new payments while the list is scrolled to the top. */
 function useLiveRows(payments: PagesHandle<OutboxItem>): void {
   useFreshPages(payments, () => (document.querySelector('.vlist-scroll')?.scrollTop ?? 0) === 0)
   useEffect(
@@ -190,7 +190,7 @@ interface PaymentFiltersProps {
 
 function PaymentFilters({ filter, onDestination }: PaymentFiltersProps) {
   const search = useRef<HTMLInputElement>(null)
-  // Sets the focus before the first paint, so that no letter typed after the slash is lost.
+  // Sets the focus before the first paint, so that letters typed after the slash are not lost.
   useLayoutEffect(() => {
     if (!wantsSearch.peek()) return
     wantsSearch.value = false
@@ -249,7 +249,7 @@ function PaymentFilters({ filter, onDestination }: PaymentFiltersProps) {
   )
 }
 
-/** Amounts are compared within one currency, so the other fields appear after its choice. */
+/** Filter by amount. Amounts are compared within one currency, so the other fields appear after its choice. */
 function AmountFilter({ filter }: { readonly filter: Filter }) {
   const { currency, amountMin, amountMax, sort } = filter
   return (
@@ -318,7 +318,7 @@ const cellsOf = (selection: Selection) => (item: OutboxItem) => {
       </a>
     </>,
     <span key="state">
-      {/* Only a dispatched payment is returned. Both tags would not fit. */}
+      {/* Two tags would not fit. Only a dispatched payment can be returned. */}
       <StateTag state={item.returned ? RETURNED : state} />{' '}
       {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" short="Unknown" /> : null}
     </span>,
@@ -337,7 +337,7 @@ const cellsOf = (selection: Selection) => (item: OutboxItem) => {
   ]
 }
 
-/** Returns `500+ payments` if there are more pages, because the API returns no total. */
+/** Returns `500+ payments` if more pages exist, because the API returns no total. */
 function sizeOf(size: number, isAll: boolean): string {
   return isAll ? `${count(size)} ${plural(size, 'payment')}` : `${count(size)}+ payments`
 }

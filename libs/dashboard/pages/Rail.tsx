@@ -22,7 +22,7 @@ import { Tile } from '../parts/Tile.js'
 import { LimitTable } from './Limits.js'
 import { PauseDialog } from './overview/RailsPanel.js'
 
-/** One rail: its queue, outcomes, latencies, errors, circuit breakers, pause and limits. */
+/** One rail: queue, outcomes, latencies, errors, circuit breakers, pause and limits. */
 export function Rail({ railType }: { readonly railType: string }) {
   const range = rangeOf(route.value.query)
   const { participant } = listFilterOf(route.value.query)
@@ -189,7 +189,7 @@ function ErrorTable({ found }: { readonly found: RailStatistics | undefined }) {
   )
 }
 
-/** Each worker has its own breaker, as it last reported. */
+/** Circuit breakers of the rail, one per worker, from the worker's last report. */
 function Breakers({ railType }: { readonly railType: string }) {
   const workers = useWorkers()
   return (
@@ -238,7 +238,7 @@ interface BreakerHistoryProps {
   readonly workers: readonly WorkerView[]
 }
 
-/** Latest changes of the rail's breakers in all workers that run or died within a day. */
+/** Latest changes of the rail's circuit breakers, in all workers that run or died within a day. */
 function BreakerHistory({ railType, workers }: BreakerHistoryProps) {
   const changes = workers
     .flatMap(({ workerId, breakerChanges }) =>

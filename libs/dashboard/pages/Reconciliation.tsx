@@ -217,13 +217,13 @@ function RunRow({ run }: { readonly run: Run }) {
   )
 }
 
-/** Returns the days of a period, whose end is exclusive. */
+/** Returns the days of a period with an exclusive end. */
 function periodText(from: string, to: string): string {
   const [first, last] = [from.slice(0, 10), new Date(Date.parse(to) - 1).toISOString().slice(0, 10)]
   return first === last ? first : `${first} to ${last}`
 }
 
-/** Returns the counts of a run other than matched payments, such as `2 paid twice, 1 reversed`. */
+/** Returns the counts of a run except matched payments, such as `2 paid twice, 1 reversed`. */
 function resultText(counts: Run['counts']): string {
   return COUNTED.flatMap(([name, word]) => (counts[name] === 0 ? [] : [`${count(counts[name])} ${word}`])).join(', ')
 }

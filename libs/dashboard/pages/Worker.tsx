@@ -11,7 +11,7 @@ import { StateTag } from '../parts/StateTag.js'
 import { Table } from '../parts/Table.js'
 import { Tile } from '../parts/Tile.js'
 
-/** One worker, as it last reported. */
+/** One worker, by its last report. */
 export function Worker({ workerId }: { readonly workerId: string }) {
   const workers = useWorkers()
   return (
@@ -107,7 +107,7 @@ function Report({ worker }: { readonly worker: WorkerView }) {
   )
 }
 
-/** Outcomes that the worker recorded in the last hour, as its heartbeat reports them. */
+/** Outcomes that the worker recorded in the last hour, from its heartbeat. */
 function Throughput({ worker: { throughput } }: { readonly worker: WorkerView }) {
   return (
     <Panel title="Throughput" aside="last hour, per 5 minutes" flush>

@@ -9,7 +9,7 @@ interface FiltersProps {
   readonly children: ComponentChildren
 }
 
-/** Names that count as one filter with another name. */
+/** Filters that count as a part of another filter. */
 const PART_OF: Readonly<Record<string, string>> = {
   from: 'range',
   to: 'range',
@@ -20,7 +20,7 @@ const PART_OF: Readonly<Record<string, string>> = {
 /** Filters of a list. On a phone a button with the number of active filters opens them, so that rows fit the screen. */
 export function Filters({ filter, search, children }: FiltersProps) {
   const [isOpen, setIsOpen] = useState(false)
-  // The search is always visible, and the order filters nothing.
+  // Counts neither the search, which is always visible, nor the order, which filters nothing.
   const names = Object.keys(filter).filter((name) => name !== 'q' && name !== 'sort')
   const active = new Set(names.map((name) => PART_OF[name] ?? name)).size
   return (

@@ -69,7 +69,7 @@ function LedgerSide({ kind, payment }: LedgerSideProps) {
   )
 }
 
-/** Entry of a finding, or of a timeline, whose entries have no references. */
+/** Entry of a finding or of a timeline. Entries of a timeline have no references. */
 type ShownEntry = Pick<BankEntry, 'kind' | 'amount' | 'currency' | 'bookedOn' | 'valuedOn'> & Partial<BankEntry>
 
 /** Facts of one bank entry. Marks no field without a kind of finding. */

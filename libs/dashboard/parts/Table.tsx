@@ -3,11 +3,10 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 interface TableProps {
   readonly label: string
-  /** Headings: text, or the name of a column of numbers. An empty text is the column of actions. */
+  /** Headings. An object marks a column of numbers, an empty text the column of actions. */
   readonly columns: readonly (string | { readonly number: string })[]
   /** Whether a phone shows each row as a card. @default true */
   readonly cards?: boolean
-  /** Rows. */
   readonly children: ComponentChildren
 }
 

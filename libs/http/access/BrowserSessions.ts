@@ -16,7 +16,7 @@ import { keyScopeOf, type OidcOptions, type SignInOptions } from './oidcOptions.
 
 type Role = Parameters<typeof authenticateBrowserSession>[0]
 
-/** Parts of a request that decide about its session. */
+/** Parts of a request that identify its session and its origin. */
 export type CookieRequest = Pick<FastifyRequest, 'headers' | 'method'>
 
 /**

@@ -2,9 +2,9 @@ import type { ApiKeyParts } from '../../access/index.js'
 import { systemClock, type Clock } from '../../core/index.js'
 
 /**
- * Caches a key or session that the database returned for 2 s, so that a busy client costs few queries. An event stream
- * checks its credential about every 2 s, so a revocation takes effect within 5 s. The cache is bounded; its keys
- * contain the hash of the secret.
+ * Caches keys and sessions for 2 s, so that a busy client costs few queries. An event stream checks its credential
+ * about every 2 s, so a revocation takes effect within 5 s. The cache is bounded; its keys contain the hash of the
+ * secret.
  */
 export class CredentialCache<Known> {
   readonly #authenticate: (parts: ApiKeyParts) => Promise<Known>

@@ -103,7 +103,7 @@ export class IdentityProvider {
     return identity
   }
 
-  /** Reads the metadata once per hour, and a second after a failure again. Concurrent callers share one read. */
+  /** Reads the metadata once per hour, but a second after a failed read again. Concurrent callers share one read. */
   async #discover(): Promise<Configuration> {
     const nowMs = this.#clock.monotonicMs()
     if (this.#discovered === undefined || this.#discovered.untilMs <= nowMs) {

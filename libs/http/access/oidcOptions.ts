@@ -26,7 +26,7 @@ export interface OidcOptions {
 /** Settings of this server as a client of the identity provider. */
 export interface SignInOptions {
   readonly clientId: string
-  /** @default none: a public client, which PKCE alone protects */
+  /** Secret of the client. @default none: a public client, protected only by PKCE */
   readonly clientSecret: string | undefined
   /**
    * URL of the dashboard in the browser, ending with `/`. Plain http only on this machine. The provider must allow it
@@ -37,7 +37,7 @@ export interface SignInOptions {
   readonly name: string
   /** Requested scopes of the provider. @default openid profile email */
   readonly scope: string
-  /** Duration of a session, 60 to 28,800. @default 28800 */
+  /** Duration of a session in seconds, 60 to 28,800. @default 28800 */
   readonly sessionSeconds: number
 }
 
@@ -52,7 +52,7 @@ export function identityOfClaims(
   const owner = claims[ownerClaim]
   const participants = participantsClaim === undefined ? null : wordsIn(claims[participantsClaim])
   if (typeof owner !== 'string' || !OWNER.test(owner) || participants?.length === 0) return undefined
-  // At some providers, a person can register the unverified email of another person.
+  // At some providers, a person can register another person's email address without verification.
   if (ownerClaim === 'email' && claims['email_verified'] === false) return undefined
   // A claim may contain any expiry, but a Date has a limit.
   const expiresAt = new Date((claims.exp ?? Number.NaN) * 1_000)

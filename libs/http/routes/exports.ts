@@ -127,8 +127,8 @@ async function* textOf(
 }
 
 /**
- * Yields the texts unchanged. Calls `disconnect` if the reader takes none for a minute, because it occupies one of
- * EXPORTS_MAX.
+ * Yields the texts unchanged. Calls `disconnect` if the reader takes none for a minute, because an idle export counts
+ * towards EXPORTS_MAX.
  */
 async function* disconnectUnread(texts: AsyncIterable<string>, disconnect: () => void): AsyncGenerator<string, void> {
   for await (const text of texts) {

@@ -213,7 +213,7 @@ async function listed(
   if (participant !== undefined && others.length === 0 && isStream && createdTo === undefined) {
     return streamOf(role, participant, { ...(kind === undefined ? {} : { kind }), cursor, limit })
   }
-  // Failed items have another order, so each list refuses cursors of the other one.
+  // Failed items have another order, so the cursor of one list is invalid in the other.
   const list = state === 'FAILED' ? BY_FAILURE : BY_ID
   const before = decodeCursor(list, cursor)?.id
   const { ids, next } = await searchItems(role, {

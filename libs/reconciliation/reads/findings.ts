@@ -17,7 +17,7 @@ import {
 
 export interface RunSearch {
   readonly railType?: string
-  /** Run of the `next` of an earlier page. Only earlier runs are returned. */
+  /** Run in `next` of an earlier page. Only earlier runs are returned. */
   readonly before?: string
   /** Maximum number, up to 1000. @default 100 */
   readonly limit?: number
@@ -129,7 +129,7 @@ export async function readFindings(
 }
 
 /**
- * Returns SQL for a detail without the payment, with the entries of its item stored now. Hides amounts by the rail's
+ * Returns SQL for a detail without the payment, but with the current entries of its item. Hides amounts by the rail's
  * field classes.
  */
 function limitedDetail(role: Queryable): string {

@@ -51,7 +51,7 @@ export interface StatementColumns {
   readonly direction?: string
   /** Column with `booked`, `pending` or `information`. @default booked */
   readonly status?: string
-  /** @default the option `account` */
+  /** Column with the account. @default the option `account` */
   readonly account?: string
   readonly bankReference?: string
   /** Column with `true` or `false`. @default false */

@@ -86,10 +86,7 @@ export function printReport(
   if (notJudged.length > 0) terminal.print(dim(`not checked: ${notJudged.join(', ')}`))
 }
 
-/**
- * Describes the rows and blocks that a change could still affect unnoticed, because hashes or checkpoints do not cover
- * them.
- */
+/** Describes the rows and blocks that could still be changed unnoticed, because no hash or checkpoint covers them. */
 function openWindow({ openRows, openBlocks, checkpoints, blocks }: AuditReport['chain']): string {
   const rows = `Open window: ${countOf(openRows, 'row is', 'rows are')} in no block yet`
   if (blocks === 0) return `${rows}, and there is no block: whether rows are missing from the end cannot be seen.`

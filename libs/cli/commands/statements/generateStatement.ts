@@ -238,7 +238,7 @@ class StatementPlan {
   #payTwice(payment: StatementPayment): void {
     const times = this.#random() < 0.1 ? 3 : 2
     for (let left = times; left > 0; left -= 1) {
-      // A repeated servicer reference marks the same entry, so the second payment must not use one.
+      // Two entries with the same servicer reference are one entry, so a doubled payment must not use it.
       this.#pay(payment, payment, this.#referenceTo(payment.outboxId, { unlike: 'servicerReference' }))
     }
   }

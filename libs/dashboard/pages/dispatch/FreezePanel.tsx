@@ -149,7 +149,7 @@ interface ServerProps {
   readonly lifted: Dispatch['lifted']
 }
 
-/** Identity of the server, by which Symphony detects a restore. */
+/** Identity of the database server, by which Symphony detects a restore. */
 function Server({ epoch, lifted }: ServerProps) {
   const { number, since, systemIdentifier, timeline, heartbeatAt, synchronous } = epoch
   const withheld = 'withheld by the server: it cannot be compared'

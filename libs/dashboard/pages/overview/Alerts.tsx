@@ -73,7 +73,7 @@ function RaisedAlert({ alert }: { readonly alert: Alert }) {
   )
 }
 
-/** Loads the rules when opened. They change only with the settings of the server. */
+/** Alert rules, loaded when opened. They change only with the server's settings. */
 function AlertRules() {
   const [isOpen, setIsOpen] = useState(false)
   return (

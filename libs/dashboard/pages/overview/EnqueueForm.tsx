@@ -17,8 +17,8 @@ type Draft = Parameters<typeof enqueuePayment>[0] & { readonly payload: DraftPay
 type DraftPayload = Readonly<Record<'amount' | 'currency' | 'destination', string>>
 
 /**
- * Enqueues a payment. Only the simulated rail has example values. For other rails the person enters everything, the
- * instruction id included, and confirms; another person must approve the payment.
+ * Enqueues a payment. Only the simulated rail has example values. For other rails the person enters all values,
+ * including the instruction id, and confirms; another person must approve the payment.
  */
 export function EnqueueForm({ rails, onAccepted = (id) => navigate(pathTo(['payments', id])) }: EnqueueFormProps) {
   const [rail, setRail] = useState(rails[0] ?? SIMULATED)
@@ -39,7 +39,7 @@ export function EnqueueForm({ rails, onAccepted = (id) => navigate(pathTo(['paym
   }
   return (
     <>
-      {/* Hidden during the confirmation, so that "Change it" keeps all values. */}
+      {/* Hidden during the confirmation, so that "Change it" shows all values again. */}
       <div hidden={draft !== null}>
         <ActionForm action={isSimulated ? 'Enqueue the payment' : 'Continue'} act={submit}>
           <div class="field">
@@ -101,7 +101,7 @@ interface ConfirmationProps {
 function Confirmation({ draft, act, onBack }: ConfirmationProps) {
   const { instructionId, participantId, railType, payload } = draft
   const back = useRef<HTMLButtonElement>(null)
-  // Focuses the button that goes back, so that a second Enter does not confirm.
+  // Focuses the "Change it" button, so that a second Enter does not confirm.
   useLayoutEffect(() => back.current?.focus(), [])
   const change = (
     <button ref={back} type="button" class="button" aria-describedby="enqueue-warning" onClick={onBack}>

@@ -37,7 +37,7 @@ export function FirstVisit({
           </p>
         )}
       </Panel>
-      {/* A command that is ready to paste must not move money. */}
+      {/* Only for the simulated rail, because a command to paste must not move money. */}
       {rail === SIMULATED ? (
         <Panel title="Or from a terminal">
           <div class="stack tight">

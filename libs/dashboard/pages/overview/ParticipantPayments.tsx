@@ -25,8 +25,8 @@ interface Shortlist {
 }
 
 /**
- * Overview for a key that is restricted to participants: their payments, holds and dead letters. Counts of the queue,
- * the rails and the workers cover all participants and are not shown.
+ * Overview for a key restricted to participants: their payments, holds and dead letters. Does not show counts of queue,
+ * rails and workers, which cover all participants.
  */
 export function ParticipantPayments({ participants }: { readonly participants: readonly string[] }) {
   const newest = useShortlist('newest', (signal) => listPayments({ limit: NEWEST }, signal))

@@ -56,7 +56,7 @@ export function QueueStatsPanel({ status }: { readonly status: Status }) {
   )
 }
 
-/** Returns a count without cancelled items or messages, which the lists do not show. */
+/** Subtracts cancelled items and messages from a count, because the lists do not show them. */
 function without(all: string, ...others: readonly string[]): string {
   return String(others.reduce((left, other) => left - Number(other), Number(all)))
 }
@@ -65,7 +65,7 @@ function toneOf(tone: Tone, number: string): Tone | undefined {
   return Number(number) === 0 ? undefined : tone
 }
 
-/** States of the queue: each pending payment is in exactly one of these. */
+/** States of the queue. Each pending payment is in exactly one. */
 function Composition({ status: { queue } }: { readonly status: Status }) {
   const parts = [
     { name: 'LEASED', count: Number(queue.leasedCount) },

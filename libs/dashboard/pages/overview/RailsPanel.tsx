@@ -93,7 +93,7 @@ function RailRow({ rail, onChoose }: { readonly rail: Rail; readonly onChoose: (
   )
 }
 
-/** Returns the worst state of the breakers of a rail, because each worker has its own breaker. */
+/** Returns the worst breaker state of a rail, because each worker has its own breaker. */
 function breakerOf({ breakers }: Rail): 'open' | 'half-open' | 'closed' {
   return breakers.open > 0 ? 'open' : breakers.halfOpen > 0 ? 'half-open' : 'closed'
 }

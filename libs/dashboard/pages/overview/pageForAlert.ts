@@ -26,7 +26,7 @@ const PAGES: ReadonlyMap<string, AlertPage> = new Map([
   ['SymphonySchedulerLate', { title: 'Jobs and timers', href: pathTo(['scheduler']) }],
 ])
 
-/** Returns the page that shows the cause of an alert, or undefined if no page does. */
+/** Returns the page that shows the cause of an alert; undefined without one. */
 export function pageForAlert(alert: string): AlertPage | undefined {
   return PAGES.get(alert)
 }

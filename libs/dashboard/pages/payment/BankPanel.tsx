@@ -4,7 +4,7 @@ import { FindingCard } from '../../parts/FindingCard.js'
 import { EntryFacts } from '../../parts/FindingSides.js'
 import { Panel } from '../../parts/Panel.js'
 
-/** Entries of bank statements that name the payment, and the findings about it. */
+/** Bank entries that name the payment, and findings about it. */
 export function BankPanel({ bankEntries, findings }: Pick<Timeline, 'bankEntries' | 'findings'>) {
   return (
     <Panel title="Bank" aside={<a href={pathTo(['reconciliation'])}>Reconciliation</a>}>

@@ -11,7 +11,7 @@ import type { BulkAction, SelectableRow } from './actionsFor.js'
 interface BulkDialogProps {
   readonly action: BulkAction
   readonly rows: readonly SelectableRow[]
-  /** Number of selected payments whose states do not allow the action. */
+  /** Number of selected payments whose state does not allow the action. */
   readonly leftOut: number
   readonly onClose: () => void
   readonly onDone: (done: readonly OutboxItem[]) => void

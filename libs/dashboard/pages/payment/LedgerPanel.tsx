@@ -10,7 +10,10 @@ import { ResourceView } from '../../parts/ResourceView.js'
 import { Panel } from '../../parts/Panel.js'
 import { Skeleton } from '../../parts/Skeleton.js'
 
-/** Compares the rows of a payment with their sealed blocks. Recomputes the hashes here, without trusting the server. */
+/**
+ * Compares the rows of a payment with their sealed blocks. Recomputes the hashes in the browser, without trusting the
+ * server.
+ */
 export function LedgerPanel({ outboxId, version }: { readonly outboxId: string; readonly version: string }) {
   if (me.value === null)
     return (
@@ -47,7 +50,7 @@ function VerifiedRows({ outboxId, version }: { readonly outboxId: string; readon
       return { given, checked: await checkProof(given) }
     },
     concerns: () => false,
-    // No event reports that a block was sealed.
+    // Polls, because no event reports a sealed block.
     everyMs: 2_000,
     isFinal: ({ checked }) => checked.every(({ block }) => block !== null),
   })
@@ -148,7 +151,7 @@ function PayloadPanel({ proof }: { readonly proof: Proof }) {
   )
 }
 
-/** Returns the stored text with line breaks. Does not parse it, because large numbers would lose digits. */
+/** Indents the stored text. Does not parse it, because large numbers would lose digits. */
 export function indented(payload: string): string {
   let depth = 0
   let inText = false

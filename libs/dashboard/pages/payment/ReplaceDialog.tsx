@@ -21,12 +21,12 @@ interface ReplaceDialogProps {
   readonly onDone: () => void
 }
 
-/** Stands in the form for a masked value, and must be replaced. */
+/** Placeholder for a masked value, which the person must replace. */
 const ENTER_ANEW = 'ENTER ANEW'
 const MASKED = /"(?:••••[^"]*|\[encrypted\])"/g
 
 /**
- * Corrects the payload of a failed payment, and enqueues it as a new payment that names the old one. On a real rail
+ * Corrects the payload of a failed payment, and enqueues it as a new payment that replaces the old one. On a real rail
  * another person must approve it.
  */
 export function ReplaceDialog({ item, onClose, onDone }: ReplaceDialogProps) {
@@ -98,12 +98,15 @@ export function ReplaceDialog({ item, onClose, onDone }: ReplaceDialogProps) {
   )
 }
 
-/** Returns the fields of the payload that every list shows. */
+/** Returns JSON with amount and currency, which every list shows, and a placeholder for the destination. */
 function shownPart({ amount, currency }: OutboxItem): string {
   return JSON.stringify({ amount: amount ?? ENTER_ANEW, currency: currency ?? ENTER_ANEW, destination: ENTER_ANEW })
 }
 
-/** Refuses text that is no JSON object, or that still has a placeholder. The text is sent as it is, with all digits. */
+/**
+ * Refuses text that is not a JSON object or still contains a placeholder. The text itself is sent, so that no digit is
+ * lost.
+ */
 function requireObject(text: string): void {
   let value: unknown
   try {

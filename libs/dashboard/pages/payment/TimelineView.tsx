@@ -7,7 +7,7 @@ import { StateTag } from '../../parts/StateTag.js'
 import { styleOfState } from '../../parts/states.js'
 import { timelineEntries, type Entry } from './timelineEntries.js'
 
-/** Timeline of a payment, oldest first. The last line is the current state. */
+/** Timeline of a payment, oldest first. The last line shows the current state. */
 export function TimelineView({ timeline }: { readonly timeline: Timeline }) {
   return (
     <ol class="timeline">

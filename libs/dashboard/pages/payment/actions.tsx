@@ -43,7 +43,7 @@ export function HoldDialog({ item, onClose, onDone }: ItemDialogProps) {
   )
 }
 
-/** Adds a note. An unchanged assignee is not sent, so that a change of another person in the meantime stays. */
+/** Adds a note. Does not send an unchanged assignee, which another person may have changed meanwhile. */
 export function NoteDialog({
   item,
   assignee,
@@ -101,7 +101,7 @@ export function CancelDialog({ item, onClose, onDone }: ItemDialogProps) {
   )
 }
 
-/** Records that the rail sent money back. A part of the amount is possible; the sum of all parts is bounded. */
+/** Records that the rail returned money, in whole or in part. The sum of all parts is limited to the amount. */
 export function ReturnDialog({ item, onClose, onDone }: ItemDialogProps) {
   const act = async (form: FormData) => {
     const day = formText(form, 'day')
@@ -187,8 +187,7 @@ interface ResolveDialogProps {
 }
 
 /**
- * Resolves one hold or many with one decision and one reason. No decision is preselected, and the button names the
- * effect.
+ * Resolves one hold or many by one decision and one reason. Preselects no decision, and the button names the effect.
  */
 export function ResolveDialog({ items, onClose, onDone }: ResolveDialogProps) {
   const [decision, setDecision] = useState<Decision | null>(null)
@@ -290,14 +289,14 @@ function DecisionChoices({ items, decision, onChoose }: DecisionChoicesProps) {
   )
 }
 
-/** Returns the result for many holds. Retries of payments with a known outcome are applied at once. */
+/** Returns the result for many holds. Retries of payments with a known outcome apply at once. */
 function resultOf(applied: number, proposed: number): string {
   const sent = applied === 0 ? '' : `${applied} may be sent again. `
   if (proposed === 0) return sent
   return `${sent}${proposed} ${plural(proposed, 'is', 'are')} proposed. Another person must approve ${plural(proposed, 'it', 'them')}.`
 }
 
-/** Returns the text of the button. A retry is proposed where the outcome is unknown, and applied at once elsewhere. */
+/** Returns the text of the button. A retry applies at once if the outcome is known; otherwise it is proposed. */
 function actionOf(decision: Decision | null, items: readonly OutboxItem[]): string {
   if (decision === null) return 'Choose a decision'
   const many = items.length === 1 ? '' : ` (${items.length})`

@@ -32,7 +32,7 @@ function hasBadPayload({ lastErrorCode }: OutboxItem): boolean {
   return lastErrorCode !== null && PAYLOAD_CODES.has(lastErrorCode)
 }
 
-/** Payment of a list. Redrives, replacement and proposal are absent where the list does not know them. */
+/** Payment in a list. Redrives, replacement and proposal are absent if the list does not have them. */
 export interface SelectableRow {
   readonly item: OutboxItem
   readonly proposal?: Proposal | null
@@ -40,7 +40,7 @@ export interface SelectableRow {
   readonly replacedBy?: string | null
 }
 
-/** Returns the bulk actions for a row. One person can release a hold whose outcome is known. */
+/** Returns the bulk actions for a row. One person can release a hold with a known outcome. */
 export function bulkActionsFor(row: SelectableRow): readonly BulkAction[] {
   const { item, proposal = null, redrivenAs = [], replacedBy = null } = row
   const isSentAgain = redrivenAs.length > 0 || replacedBy !== null

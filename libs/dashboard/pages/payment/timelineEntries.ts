@@ -10,7 +10,7 @@ export interface Entry {
   readonly icon: IconName
   readonly tone: Tone
   readonly actor: string | null
-  /** Explanation for a first-time reader. */
+  /** Explanation for a new reader. */
   readonly note: string | null
   readonly facts: readonly (readonly [string, string])[]
 }
@@ -30,7 +30,7 @@ export function timelineEntries({ item, attempts, events }: Timeline): readonly 
   return [enqueued, ...rest.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0))]
 }
 
-/** Error code of an attempt that completes an item with the late outcome of an earlier send. */
+/** Error code of an attempt that completed an item by the late outcome of an earlier send. */
 const LATE_OUTCOME = 'LATE_OUTCOME'
 
 function noteOfAction({ action, errorCode }: Attempt): string {
@@ -128,7 +128,7 @@ function style(title: string, icon: IconName, tone: Tone, note: string | null): 
   return { title, icon, tone, note }
 }
 
-/** Returns whether the timeline shows an event. Hides the two events of the full trail that repeat ledger rows. */
+/** Returns whether the timeline shows an event. Hides ENQUEUED and ATTEMPT_COMPLETED, which repeat ledger rows. */
 function isListed({ eventType }: OutboxEvent): boolean {
   return eventType !== 'ENQUEUED' && eventType !== 'ATTEMPT_COMPLETED'
 }
@@ -144,7 +144,7 @@ function entryOfEvent({ eventNo, eventType, actor, detail, createdAt }: OutboxEv
   }
 }
 
-/** Names of the facts to show first, in this order. The database keeps no useful order of the names in an object. */
+/** Facts to show first, in this order. jsonb does not keep the order of names. */
 const FACTS_FIRST = [
   'note',
   'decision',
@@ -167,12 +167,12 @@ function factsOf(detail: OutboxEvent['detail']): Entry['facts'] {
   return given(sorted.map(([name, value]) => [name.replaceAll('_', ' '), textOf(name, value)]))
 }
 
-/** Returns whether a fact is shown. Hides the hash of a lease token, which only the replay needs. */
+/** Returns whether people see a fact. Hides the hash of a lease token, which only the replay needs. */
 function isForPeople([name]: [string, unknown]): boolean {
   return name !== 'lease_token_hash'
 }
 
-/** Formats a value. Times of the trail are microseconds; other values that are not text are shown as JSON. */
+/** Formats a value. Times of events are microseconds; other values that are not text become JSON. */
 function textOf(name: string, value: unknown): string | null {
   if (value === null || value === undefined) return null
   if (name.endsWith('_at') && typeof value === 'number') return new Date(value / 1_000).toISOString()

@@ -19,7 +19,7 @@ interface Compared {
   readonly result: Reconciled
 }
 
-/** Compares a statement without storing it, shows the result, and stores it when the person confirms. */
+/** Compares a statement in a dry run and shows the result. Stores it when the person confirms. */
 export function UploadDialog({ onClose, onDone }: UploadDialogProps) {
   const [compared, setCompared] = useState<Compared | null>(null)
   return (

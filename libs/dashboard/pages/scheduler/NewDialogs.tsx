@@ -18,7 +18,7 @@ const MISSED = {
   all: 'Send a message for each',
 } as const
 
-/** @param taken names of existing jobs, which this form must not change */
+/** @param taken names of existing jobs, which this form must not overwrite */
 export function NewJobDialog({ taken, onClose, onDone }: NewDialogProps & { readonly taken: readonly string[] }) {
   const act = async (form: FormData) => {
     const name = formText(form, 'name')
@@ -57,7 +57,7 @@ export function NewJobDialog({ taken, onClose, onDone }: NewDialogProps & { read
 }
 
 export function NewTimerDialog({ onClose, onDone }: NewDialogProps) {
-  // One id for all tries of this form, so that a repeated request creates no second timer.
+  // All tries of this form use one id, so that a repeated request creates no second timer.
   const [timerId] = useState(newUuid)
   const act = async (form: FormData) => {
     await putTimer(timerId, { dueAt: new Date(formText(form, 'dueAt')).toISOString(), ...messageIn(form) })
@@ -128,7 +128,7 @@ function invalid(title: string, detail: string): RequestError {
   return new RequestError({ status: 0, code: 'INVALID_ARGUMENT', title, detail, requestId: undefined })
 }
 
-/** Returns a random UUID. `crypto.randomUUID` is missing on pages that are served over http. */
+/** Returns a random UUID. Pages served over http lack `crypto.randomUUID`. */
 function newUuid(): string {
   const bytes = Array.from(crypto.getRandomValues(new Uint8Array(16)))
   const hex = bytes.map((byte) => byte.toString(16).padStart(2, '0')).join('')
