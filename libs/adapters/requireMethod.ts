@@ -3,7 +3,7 @@ import { InvalidArgumentError } from '../core/index.js'
 /** Throws unless the value has the method. */
 export function requireMethod(argument: string, value: unknown, method: string, expected: string): void {
   if (typeof property(value, method) !== 'function') {
-    throw new InvalidArgumentError(argument, `expected ${expected}, got something without ${method}()`)
+    throw new InvalidArgumentError(argument, `expected ${expected}, got a value without ${method}()`)
   }
 }
 

@@ -69,6 +69,6 @@ export function requireMethods(field: string, client: unknown, methods: readonly
   const hasMethods = (typeof client === 'object' && client !== null) || typeof client === 'function'
   const missing = hasMethods ? methods.filter((name) => typeof Reflect.get(client, name) !== 'function') : methods
   if (missing.length > 0) {
-    throw new InvalidArgumentError(field, `expected something with ${missing.map((name) => `${name}()`).join(' and ')}`)
+    throw new InvalidArgumentError(field, `expected a client with ${missing.map((name) => `${name}()`).join(' and ')}`)
   }
 }

@@ -113,7 +113,7 @@ function requireSignature(manifest: string, signature: string | undefined, key: 
   const bytes = Buffer.from(signature, 'base64')
   const isAsWritten = `${bytes.toString('base64')}\n` === signature
   if (!isAsWritten || key === undefined || !verify(null, Buffer.from(manifest), key, bytes)) {
-    throw broken('the signature does not fit the manifest and the key')
+    throw broken('the signature does not match the manifest and the key')
   }
 }
 

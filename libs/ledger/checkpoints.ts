@@ -66,13 +66,13 @@ export function readCheckpoints(lines: readonly string[], publicKey: KeyObject):
     const { signature, ...statement } = parseLine(text, line)
     const before = lines[index - 1]
     if (statement.previous !== (before === undefined ? null : hashOfLine(before))) {
-      throw broken(line, 'it does not follow the line before it: a line is missing, or was put in')
+      throw broken(line, 'it lacks the hash of the previous line: a line was removed or inserted')
     }
     if (statement.key !== key) throw broken(line, 'it was signed with another key')
     const bytes = Buffer.from(signature, 'base64')
     // Several base64 texts decode to the same bytes. Accepts only the canonical text.
     if (bytes.toString('base64') !== signature || !verify(null, signedBytes(statement), publicKey, bytes)) {
-      throw broken(line, 'its signature does not fit')
+      throw broken(line, 'its signature is not valid')
     }
     return { line, block: statement.block, blockHash: statement.blockHash }
   })

@@ -94,7 +94,7 @@ function loginRequests(texts: readonly string[], { env }: Cli): readonly LoginRe
   if (password === '' || requests.length === 0) return requests
   const [only, ...others] = requests
   if (only === undefined || others.length > 0) {
-    throw new InvalidArgumentError('SYMPHONY_LOGIN_PASSWORD', 'expected one --create-login with it, got several')
+    throw new InvalidArgumentError('SYMPHONY_LOGIN_PASSWORD', 'expected exactly one --create-login, got several')
   }
   return [{ ...only, password }]
 }

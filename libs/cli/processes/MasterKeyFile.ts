@@ -65,7 +65,7 @@ async function readPrivately(path: string): Promise<Buffer> {
     const { mode } = await stat(path)
     // Windows has no such permission bits and reports that all users may read.
     if (process.platform !== 'win32' && (mode & OTHERS) !== 0) {
-      throw new MasterKeysError(`${path} can be read by everybody on this machine: chmod o= it first.`)
+      throw new MasterKeysError(`${path} can be read by every user of this machine. Run: chmod o= ${path}`)
     }
     return await readFile(path)
   } catch (error) {
