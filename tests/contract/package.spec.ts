@@ -239,6 +239,7 @@ test('tsc --strict accepts the README’s program and the subpaths, and refuses 
   const options = [
     '--strict',
     '--noEmit',
+    '--singleThreaded',
     '--module',
     'nodenext',
     '--target',

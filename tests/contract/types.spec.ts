@@ -247,7 +247,7 @@ test('the compiler names the wrong field, and suggests the correct rail name', a
   )
   const output = await new Promise<string>((resolve) => {
     const tsc = join(import.meta.dirname, '../../node_modules/typescript/bin/tsc')
-    execFile(process.execPath, [tsc, '-p', folder], (_error, stdout) => resolve(stdout))
+    execFile(process.execPath, [tsc, '-p', folder, '--singleThreaded'], (_error, stdout) => resolve(stdout))
   })
   const errors = output.split(/\n(?=\S)/).filter((error) => error.trim() !== '')
   expect(errors).toEqual([

@@ -91,7 +91,7 @@ async function complaints(language: string, strict: boolean): Promise<string> {
     await writeFile(join(folder, path), `${given}\n${code}\nexport {}\n`)
   }
   const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
-  const options = `--noEmit --skipLibCheck --module nodenext --target es2023 --lib es2023,esnext.disposable --types node`
+  const options = `--noEmit --singleThreaded --skipLibCheck --module nodenext --target es2023 --lib es2023,esnext.disposable --types node`
   const words = [...options.split(' '), '--strict', String(strict), ...files.keys()]
   const { stdout } = await run(process.execPath, [tsc, ...words], { cwd: folder }).catch((error) => error)
   return stdout

@@ -24,7 +24,7 @@ export async function compileExample(file: string): Promise<{ readonly file: str
   const outDir = await mkdtemp(join(dirname(file), 'compiled-'))
   const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
   const project = join(root, 'tests', 'workspaces', 'adapters', 'tsconfig.examples.json')
-  await run(process.execPath, [tsc, '-p', project, '--outDir', outDir])
+  await run(process.execPath, [tsc, '-p', project, '--outDir', outDir, '--singleThreaded'])
   return {
     file: join(outDir, basename(dirname(file)), basename(file).replace(/\.ts$/, '.js')),
     remove: () => rm(outDir, { recursive: true, force: true }),
