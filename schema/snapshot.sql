@@ -292,6 +292,18 @@ COMMENT ON COLUMN outbox_attempt_totals.outcome_unknown IS 'Attempts among retry
 COMMENT ON COLUMN outbox_attempt_totals.returned IS 'Payments whose first return was recorded.';
 COMMENT ON COLUMN outbox_attempt_totals.cancelled IS 'Attempts among failed that are cancellations.';
 
+-- table outbox_breaker_changes of symphony_owner
+CREATE TABLE outbox_breaker_changes (
+  rail_type text COLLATE "C" NOT NULL,
+  changed_at timestamp with time zone NOT NULL,
+  worker_id text COLLATE "C" NOT NULL,
+  from_state text NOT NULL,
+  to_state text NOT NULL,
+  CONSTRAINT outbox_breaker_changes_known_states CHECK ((from_state = ANY (ARRAY['closed'::text, 'open'::text, 'half-open'::text])) AND (to_state = ANY (ARRAY['closed'::text, 'open'::text, 'half-open'::text]))),
+  CONSTRAINT outbox_breaker_changes_pkey PRIMARY KEY (rail_type, changed_at, worker_id)
+);
+COMMENT ON TABLE outbox_breaker_changes IS 'Changes of the circuit breakers of workers, by their heartbeats: the newest 1000 of each rail.';
+
 -- table outbox_contradictions of symphony_owner
 CREATE TABLE outbox_contradictions (
   event_id uuid NOT NULL,
@@ -684,6 +696,19 @@ CREATE VIEW outbox_throughput WITH (security_barrier=true) AS
      LEFT JOIN recorded r ON r.minute = m.minute
   GROUP BY m.minute;
 COMMENT ON VIEW outbox_throughput IS 'Attempts recorded in each of the last 60 minutes.';
+
+-- table outbox_worker_series of symphony_owner
+CREATE TABLE outbox_worker_series (
+  starts_at timestamp with time zone NOT NULL,
+  rail_type text COLLATE "C" NOT NULL,
+  worker_id text COLLATE "C" NOT NULL,
+  dispatched bigint NOT NULL,
+  failed bigint NOT NULL,
+  retried bigint NOT NULL,
+  CONSTRAINT outbox_worker_series_pkey PRIMARY KEY (starts_at, rail_type, worker_id)
+) WITH (fillfactor=70);
+COMMENT ON TABLE outbox_worker_series IS 'Numbers of attempts per five minutes (UTC), by rail and worker, without decisions and cancellations.';
+COMMENT ON COLUMN outbox_worker_series.retried IS 'Attempts that a retry follows: RETRYABLE, and ZOMBIE_REQUEUE of the worker whose lease expired.';
 
 -- table outbox_workers of symphony_owner
 CREATE TABLE outbox_workers (
@@ -2646,7 +2671,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 1e4ef583b3719ab042f0dac91c9b6fdbaddef7e457eb062ccd43505fa8261cb9
+-- body: sha256 458a665cf0864c246537f0336698a0f3f287ae6e4906129484e5812cab021e7d
 COMMENT ON FUNCTION deregister_outbox_worker(text, jsonb) IS 'Records that a worker stopped, with its last report; returns false if unknown. A heartbeat registers it again.';
 
 -- function describe_reconciled_entry(reconciliation_entries) of symphony_owner
@@ -2981,8 +3006,8 @@ RETURNS timestamp with time zone
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 017b8437a3c33ddf53407433697c8ff443481163696b041bf4964a84563a875e
-COMMENT ON FUNCTION heartbeat_outbox_worker(text, jsonb) IS 'Records a heartbeat of a worker, with its report; removes workers without a heartbeat for a day. Returns the database time.';
+-- body: sha256 5cdd365745ef42080e93cb2825c352e0e3bc6918dda05819e0b3f562aeb777d8
+COMMENT ON FUNCTION heartbeat_outbox_worker(text, jsonb) IS 'Records a heartbeat of a worker, with its report and the changes of its circuit breakers; removes workers without a heartbeat for a day. Returns the database time.';
 
 -- function hold_leased_outbox_item(uuid, uuid, text, text) of symphony_owner
 CREATE FUNCTION hold_leased_outbox_item(p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_reason text)
@@ -3784,8 +3809,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 995b9db9de93cdb530b3f57029391d2fb8b1d5c895533730e1cd75a41939c136
-COMMENT ON FUNCTION project_outbox_series(bytea) IS 'Internal: adds the rows that a block names to the counts per minute, hour and day.';
+-- body: sha256 6cc25fbf546530e9e0677bf6e7c6bfae57fca4b16695c3468d55fe7ab7f128b8
+COMMENT ON FUNCTION project_outbox_series(bytea) IS 'Internal: adds the rows that a block names to the counts per minute, five minutes, hour and day.';
 
 -- function propose_outbox_decision(uuid, text, text, text, text, integer) of symphony_owner
 CREATE FUNCTION propose_outbox_decision(p_outbox_id uuid, p_decision text, p_reason text, p_rail_reference text, p_actor text, p_approvals integer DEFAULT 1)
@@ -3941,8 +3966,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 8e400cdf0b9a0b1ebf7c86b3e9b0bf6ba7a19dd2a591ad9528589abe8a294d05
-COMMENT ON FUNCTION purge_ledger_projection(integer, integer) IS 'Deletes search rows of items older than the retention and not held, and counts per minute after 8 days, per hour after 100 and per day after 3650, at most the batch size; returns their number. The ledger keeps all of it.';
+-- body: sha256 d1a7ad95e4dad4a8a4e99c5aa2cc7634467b404933a5a067243af4d113bbab57
+COMMENT ON FUNCTION purge_ledger_projection(integer, integer) IS 'Deletes search rows of items older than the retention and not held, counts of workers after a day, and other counts per minute after 8 days, per hour after 100 and per day after 3650, at most the batch size; returns their number. The ledger keeps all of it.';
 
 -- function raise_already_terminal(uuid) of symphony_owner
 CREATE FUNCTION raise_already_terminal(p_outbox_id uuid)
@@ -4019,7 +4044,7 @@ RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 88a45025373745ea95b3049d7b44a69a49a2ad9a1fcef4d96dd17c2f35435867
+-- body: sha256 c81c3b7cc8ca2ce91678c55cad095aa3afb08e6a2c703046a67cf9afdea38837
 COMMENT ON FUNCTION rebuild_ledger_projection() IS 'Empties the search table and the counts. Workers fill them again from the first block. Returns the number of the block that had been reached.';
 
 -- function reconciliation_digests(uuid) of symphony_owner
@@ -4043,6 +4068,17 @@ SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 0de366ed44c459d22262cbe99ff04e34aaa6aacf447189af3ed95b723f3a4044
 COMMENT ON FUNCTION reconciliation_window(text, text[], timestamp with time zone, timestamp with time zone, integer) IS 'Returns the times between which a payment must have been dispatched to be in a statement of this period.';
+
+-- function record_breaker_changes(text, timestamp with time zone, jsonb, jsonb) of symphony_owner
+CREATE FUNCTION record_breaker_changes(p_worker_id text, p_at timestamp with time zone, p_before jsonb, p_after jsonb)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 a52b823c62d2c415f577f6ae70d2c0492f46da7e457a7b85644bf6cf3e4c125b
+COMMENT ON FUNCTION record_breaker_changes(text, timestamp with time zone, jsonb, jsonb) IS 'Internal: stores the changes of circuit breakers between two reports of a worker, and keeps 1000 of each rail.';
 
 -- function record_completion_events(uuid[], text, timestamp with time zone, boolean) of symphony_owner
 CREATE FUNCTION record_completion_events(p_attempt_ids uuid[], p_worker_id text, p_now timestamp with time zone, p_full_trail boolean)
@@ -4287,6 +4323,15 @@ SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 e0da23bed97c174aa16e448d37d942b7dd76cda18113ddea9e774aa486953059
 COMMENT ON FUNCTION report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[], uuid[]) IS 'Internal: returns the rows of an enqueue that has known items. Raises P7004 for a known instruction and key with other content.';
+
+-- function reported_breakers(jsonb) of symphony_owner
+CREATE FUNCTION reported_breakers(p_detail jsonb)
+RETURNS TABLE(rail_type text, state text)
+LANGUAGE sql IMMUTABLE
+SECURITY DEFINER
+SET search_path=symphony, pg_temp
+-- body: sha256 f251903464bbde0c5247ffa3ec43a1e6eed02f13c8383c05d79cd076f87059a0
+COMMENT ON FUNCTION reported_breakers(jsonb) IS 'Internal: returns the state of each circuit breaker in the report of a worker.';
 
 -- function require_cancellable_item(uuid, text) of symphony_owner
 CREATE FUNCTION require_cancellable_item(p_outbox_id uuid, p_actor text)
@@ -4909,6 +4954,9 @@ GRANT SELECT ON table ledger_verifications TO symphony_readonly;
 GRANT SELECT ON table outbox_attempt_series TO symphony_auditor;
 GRANT SELECT ON table outbox_attempt_series TO symphony_control;
 GRANT SELECT ON table outbox_attempt_series TO symphony_readonly;
+GRANT SELECT ON table outbox_breaker_changes TO symphony_auditor;
+GRANT SELECT ON table outbox_breaker_changes TO symphony_control;
+GRANT SELECT ON table outbox_breaker_changes TO symphony_readonly;
 GRANT SELECT ON table outbox_contradictions TO symphony_auditor;
 GRANT SELECT ON table outbox_contradictions TO symphony_control;
 GRANT SELECT ON table outbox_contradictions TO symphony_readonly;
@@ -4939,6 +4987,9 @@ GRANT SELECT ON table outbox_series TO symphony_readonly;
 GRANT SELECT ON table outbox_throughput TO symphony_auditor;
 GRANT SELECT ON table outbox_throughput TO symphony_control;
 GRANT SELECT ON table outbox_throughput TO symphony_readonly;
+GRANT SELECT ON table outbox_worker_series TO symphony_auditor;
+GRANT SELECT ON table outbox_worker_series TO symphony_control;
+GRANT SELECT ON table outbox_worker_series TO symphony_readonly;
 GRANT SELECT ON table outbox_workers TO symphony_auditor;
 GRANT SELECT ON table outbox_workers TO symphony_control;
 GRANT SELECT ON table outbox_workers TO symphony_readonly;

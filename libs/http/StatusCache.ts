@@ -107,7 +107,6 @@ const NOTHING_QUEUED = { pending: 0, due: 0, inFlight: 0, held: 0, oldestDueAgeS
 
 /** Converts a worker's report. Omits unexpected values, because the report is arbitrary JSON. */
 function workerOf({ detail, ...report }: WorkerReport): WorkerView {
-  const before = (secondsAgo: JsonValue | undefined) => timeBefore(report.lastSeenAt, secondsAgo)
   return {
     ...report,
     deadSince: report.alive ? null : report.lastSeenAt,
@@ -115,22 +114,6 @@ function workerOf({ detail, ...report }: WorkerReport): WorkerView {
     waiting: countIn(detail['waiting']),
     completing: countIn(detail['completing']),
     rails: objectsIn(detail['rails']).flatMap(servedRail),
-    breakerChanges: objectsIn(detail['breakerChanges'])
-      .flatMap(({ secondsAgo, railType, state }) => {
-        const [at, known] = [before(secondsAgo), BREAKERS.find((word) => word === state)]
-        return at !== null && typeof railType === 'string' && known !== undefined
-          ? [{ at, railType, state: known }]
-          : []
-      })
-      .toReversed(),
-    throughput: objectsIn(detail['throughput'])
-      .flatMap(({ secondsAgo, ...counts }) => {
-        const from = before(secondsAgo)
-        if (from === null) return []
-        const of = (name: string) => countIn(counts[name]) ?? 0
-        return [{ from, dispatched: of('dispatched'), failed: of('failed'), retried: of('retried') }]
-      })
-      .toReversed(),
   }
 }
 
@@ -141,12 +124,6 @@ function objectsIn(list: JsonValue | undefined): readonly JsonObject[] {
   return Array.isArray(list)
     ? list.slice(0, REPORTED_MAX).flatMap((one: JsonValue) => (isObject(one) ? [one] : []))
     : []
-}
-
-/** Returns the time `secondsAgo` before another time; null if `secondsAgo` is not a number from 0 to one year. */
-function timeBefore(time: string, secondsAgo: JsonValue | undefined): string | null {
-  if (typeof secondsAgo !== 'number' || secondsAgo < 0 || secondsAgo > 31_536_000) return null
-  return new Date(Date.parse(time) - secondsAgo * 1_000).toISOString()
 }
 
 function servedRail({ railType, breaker, calls }: JsonObject): WorkerView['rails'] {

@@ -49,6 +49,7 @@ export type {
   Status,
   StatusEvent,
   ThroughputMinute,
+  WorkerHistory,
   Workers,
   WorkerView,
 } from './shapes/overview.js'

@@ -3,7 +3,6 @@ import type { Queryable } from '../db/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { PollLoop, settleWithin, Wakeup, type Emitter, type PollResult } from '../worker/index.js'
 import type { RelayerEvent } from './events.js'
-import { WorkerHistory } from './WorkerHistory.js'
 import { declareOutboxRails, deregisterOutboxWorker, heartbeatOutboxWorker } from './operate.js'
 
 interface WorkerHeartbeatOptions {
@@ -19,13 +18,13 @@ interface WorkerHeartbeatOptions {
 }
 
 /**
- * Reports this worker to the database: load, outcomes of the last hour, last unknown code, last clock jump, and rails.
- * A worker deregisters when it stops, so that it does not count as dead.
+ * Reports this worker to the database: load, last unknown code, last clock jump, and rails. A change of a circuit
+ * breaker is reported at once. A worker deregisters when it stops, so that it does not count as dead.
  */
 export class WorkerHeartbeat {
   readonly #options: WorkerHeartbeatOptions
   readonly #loop: PollLoop
-  readonly #history = new WorkerHistory()
+  readonly #wakeup: Wakeup
   /** Whether a heartbeat was recorded since the start. */
   #isRegistered = false
   #railsDeclaredAtMs = -Infinity
@@ -34,10 +33,11 @@ export class WorkerHeartbeat {
 
   constructor(options: WorkerHeartbeatOptions) {
     this.#options = options
+    this.#wakeup = new Wakeup(BREAKER_DEBOUNCE_MS, options.clock)
     this.#loop = new PollLoop({
       poll: () => this.#beat(),
       pollMs: options.heartbeatMs,
-      wakeup: new Wakeup(0, options.clock),
+      wakeup: this.#wakeup,
       onError: (error) => this.#reportFault(error),
     })
     options.events.on((event) => this.#record(event))
@@ -96,8 +96,9 @@ export class WorkerHeartbeat {
 
   #record(event: RelayerEvent): void {
     const { clock } = this.#options
-    this.#history.add(event, clock.monotonicMs())
-    if (event.type === 'outbox.unknownCode') {
+    if (event.type === 'outbox.breaker') {
+      this.#wakeup.notify()
+    } else if (event.type === 'outbox.unknownCode') {
       const { railType, code } = event
       this.#unknownCode = { atMs: clock.monotonicMs(), railType, code }
     } else if (event.type === 'outbox.clockJumped') {
@@ -112,7 +113,6 @@ export class WorkerHeartbeat {
     const [code, jump] = [this.#unknownCode, this.#clockJump]
     return {
       ...readLoad(),
-      ...this.#history.report(clock.monotonicMs()),
       ...(code === undefined
         ? {}
         : { unknownCode: { secondsAgo: secondsAgo(code.atMs), railType: code.railType, code: code.code } }),
@@ -125,5 +125,7 @@ export class WorkerHeartbeat {
   }
 }
 
+/** Changes within this time share a heartbeat, so that breakers that flap cause at most ten heartbeats per second. */
+const BREAKER_DEBOUNCE_MS = 100
 const RAILS_DECLARED_EVERY_MS = 3_600_000
 const DEREGISTER_MS = 2_000

@@ -109,6 +109,7 @@ export {
   readThroughput,
   readWorkerReports,
 } from './reads/status.js'
+export { readWorkerHistory } from './reads/workerHistory.js'
 export {
   readAttempts,
   readAttemptViews,

@@ -329,6 +329,19 @@ COMMENT ON COLUMN outbox_workers.stopped_at IS
 COMMENT ON TABLE outbox_workers IS
   'Latest heartbeat of each worker. A worker without a row may still claim and complete.';
 
+CREATE TABLE IF NOT EXISTS outbox_breaker_changes (
+  rail_type text COLLATE "C" NOT NULL,
+  changed_at timestamptz NOT NULL,
+  worker_id text COLLATE "C" NOT NULL,
+  from_state text NOT NULL,
+  to_state text NOT NULL,
+  PRIMARY KEY (rail_type, changed_at, worker_id),
+  CONSTRAINT outbox_breaker_changes_known_states
+    CHECK (from_state IN ('closed', 'open', 'half-open') AND to_state IN ('closed', 'open', 'half-open'))
+);
+COMMENT ON TABLE outbox_breaker_changes IS
+  'Changes of the circuit breakers of workers, by their heartbeats: the newest 1000 of each rail.';
+
 CREATE TABLE IF NOT EXISTS outbox_rails (
   rail_type text PRIMARY KEY,
   money boolean NOT NULL,

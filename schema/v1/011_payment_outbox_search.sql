@@ -100,6 +100,21 @@ COMMENT ON COLUMN outbox_attempt_series.error_code IS 'Error code; empty without
 COMMENT ON COLUMN outbox_attempt_series.latency_to_ms IS
   'Upper end of the range of the rail''s latency, see latency_range; 0 if the latency was not measured.';
 
+CREATE TABLE IF NOT EXISTS outbox_worker_series (
+  starts_at timestamptz NOT NULL,
+  rail_type text COLLATE "C" NOT NULL,
+  worker_id text COLLATE "C" NOT NULL,
+  dispatched bigint NOT NULL,
+  failed bigint NOT NULL,
+  retried bigint NOT NULL,
+  PRIMARY KEY (starts_at, rail_type, worker_id)
+)
+WITH (fillfactor = 70);
+COMMENT ON TABLE outbox_worker_series IS
+  'Numbers of attempts per five minutes (UTC), by rail and worker, without decisions and cancellations.';
+COMMENT ON COLUMN outbox_worker_series.retried IS
+  'Attempts that a retry follows: RETRYABLE, and ZOMBIE_REQUEUE of the worker whose lease expired.';
+
 CREATE INDEX IF NOT EXISTS ix_payment_search_by_state ON payment_search (is_message, state, outbox_id);
 COMMENT ON INDEX ix_payment_search_by_state IS 'Lists: items in a state, newest first. One entry per item.';
 CREATE INDEX IF NOT EXISTS ix_payment_search_by_rail ON payment_search (is_message, rail_type, outbox_id);

@@ -288,7 +288,7 @@ GRANT SELECT (
 
 -- Search and charts, for all readers. Dashboards see no amount, because its field class can forbid it. Operators
 -- rebuild the projection.
-GRANT SELECT ON ledger_projection, outbox_series, outbox_attempt_series
+GRANT SELECT ON ledger_projection, outbox_series, outbox_attempt_series, outbox_worker_series, outbox_breaker_changes
   TO symphony_control, symphony_auditor, symphony_readonly;
 GRANT SELECT ON payment_search TO symphony_control, symphony_auditor;
 GRANT SELECT (

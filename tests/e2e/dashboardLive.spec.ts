@@ -1,10 +1,16 @@
 import type { CDPSession } from 'playwright-core'
-import { expect, test } from 'vitest'
-import { enqueuePaymentOutboxBatch, type OutboxInstruction } from '../../libs/outbox/index.js'
+import { expect, onTestFinished, test } from 'vitest'
+import type { WorkerHistory } from '../../libs/http/index.js'
+import { enqueuePaymentOutboxBatch, heartbeatOutboxWorker, type OutboxInstruction } from '../../libs/outbox/index.js'
 import { closeAfterAll } from '../support/afterAll.js'
 import { DashboardFixture, visit } from '../support/dashboardFixture.js'
 import { TOKEN } from '../support/httpFixture.js'
+import { KillableWorker } from '../support/killableWorker.js'
 import { buildInstruction, claim, claimOnly, complete, enqueue } from '../support/outboxItems.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { writeRailsFile } from '../support/railsFile.js'
+import { projectLedger } from '../support/sealLedger.js'
+import { makeTestFolder, removeTestFolder } from '../support/server.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
 const fixture = closeAfterAll(await DashboardFixture.set())
@@ -175,3 +181,56 @@ const SCROLL = `new Promise((resolve) => {
   }
   requestAnimationFrame(step)
 })`
+
+test('breaker history and throughput of a worker killed by SIGKILL stay on the page of its rail', async () => {
+  const { db, http } = fixture
+  const folder = await makeTestFolder()
+  onTestFinished(() => removeTestFolder(folder))
+  const railsFile = await writeRailsFile(
+    folder,
+    `type: 'failing', onUnknown: 'resend', dispatch: ({ payload }) => {
+       if (payload.unanswered) throw new Error('no answer')
+       return { outcome: 'success', reference: 'paid' }
+     }`,
+  )
+  const { url } = await db.createLogin('killed', { roles: ['symphony_executor', 'symphony_readonly'] })
+  const workerId = 'killed-worker'
+  const worker = new KillableWorker(db, { url, workerId, railsFile })
+  onTestFinished(() => void worker.child.kill('SIGKILL'))
+  await worker.atWork()
+  const pay = (payload: OutboxInstruction['payload'], count: number) =>
+    enqueuePaymentOutboxBatch(
+      db.as('symphony_ingest'),
+      Array.from({ length: count }, () => buildInstruction({ railType: 'failing', payload })),
+    )
+  await pay({}, 3)
+  const history = async (): Promise<WorkerHistory> =>
+    JSON.parse(await (await http.call(`/v1/workers/history?rail=failing`)).text())
+  const counted = async () => {
+    await projectLedger(db)
+    return (await history()).throughput.reduce((sum, { dispatched }) => sum + dispatched, 0)
+  }
+  await expect.poll(counted, POLL_OPTIONS).toBe(3)
+  await pay({ unanswered: true }, 5)
+  const first = async () => (await history()).breakerChanges.at(-1)
+  await expect.poll(first, POLL_OPTIONS).toMatchObject({ workerId, from: 'closed', to: 'open' })
+  await worker.kill()
+  const before = (await history()).breakerChanges
+
+  // After a day without a heartbeat the worker is forgotten, its history is not.
+  await db.queryNoRole(`UPDATE outbox_workers SET last_seen_at = now() - interval '25 hours'`)
+  await heartbeatOutboxWorker(db.as('symphony_executor'), 'another')
+  expect(JSON.parse(await (await http.call('/v1/workers')).text())).toMatchObject({
+    workers: [{ workerId: 'another' }],
+  })
+  expect(await counted()).toBe(3)
+  expect((await history()).breakerChanges).toEqual(before)
+  const { page, goTo } = await fixture.open()
+  for (const path of ['rails/failing', `workers/${workerId}`]) {
+    await goTo(path)
+    const changes = page.getByRole('region', { name: 'Breaker history' })
+    await expect.poll(() => changes.innerText()).toMatch(/Closed\s+Open\s+failing\s+killed-worker/)
+    await expect.poll(() => page.getByRole('region', { name: 'Throughput' }).innerText()).toMatch(/\s3\s+0\s+\d/)
+  }
+  await page.context().close()
+})

@@ -172,9 +172,13 @@ test('charts show 1 h to 30 d per rail or participant, and dragging narrows the 
     .waitFor()
   expect(await page.getByRole('region', { name: 'Errors' }).innerText()).toMatch(/RAIL_TIMEOUT\s+\d/)
   expect(await page.getByRole('region', { name: 'Circuit breakers' }).innerText()).toMatch(/pay-worker-2[^]*Closed/)
-  expect(await page.getByRole('table').filter({ hasText: 'Changed' }).innerText()).toMatch(/Open\s+pay-worker-1/)
+  expect(await page.getByRole('region', { name: 'Breaker history' }).innerText()).toMatch(
+    /Closed\s+Open\s+swift\s+pay-worker-1/,
+  )
+  // The sum of three workers.
+  expect(await page.getByRole('region', { name: 'Throughput' }).innerText()).toMatch(/\s120\s+6\s+9/)
   expect(await page.getByRole('region', { name: 'Limits' }).innerText()).toContain('No limit applies')
-  await page.getByRole('link', { name: 'pay-worker-1:4121:7c1f' }).click()
+  await page.getByRole('link', { name: 'pay-worker-1:4121:7c1f' }).first().click()
   await page.getByRole('heading', { name: 'pay-worker-1:4121:7c1f', level: 1 }).waitFor()
   expect(await page.getByRole('region', { name: 'Rails' }).innerText()).toMatch(/swift\s+Open/)
   expect(await page.getByRole('region', { name: 'Throughput' }).innerText()).toMatch(/\s40\s+2\s+3/)

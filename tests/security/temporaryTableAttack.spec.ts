@@ -103,8 +103,8 @@ test('a temporary function shadows nothing, because its bare name cannot be call
   expect(rows).toEqual([{ shadowed: false }])
 })
 
-/** Tables that the calls may write: heartbeats, epochs, and the position of ledger verification. */
-const WRITTEN = { outbox_workers: '', dispatch_epochs: '', ledger_verification_passes: '' }
+/** Tables that the calls may write: heartbeats, their breakers, epochs, and the position of ledger verification. */
+const WRITTEN = { outbox_workers: '', outbox_breaker_changes: '', dispatch_epochs: '', ledger_verification_passes: '' }
 
 /** A completion of the forged item. */
 const FORGED_COMPLETION: Arguments = {

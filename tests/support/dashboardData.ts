@@ -226,8 +226,6 @@ class DashboardSeeder {
         waiting: index,
         completing: 1,
         rails,
-        breakerChanges: index === 0 ? [{ secondsAgo: 40, railType: 'swift', state: 'open' }] : [],
-        throughput: [{ secondsAgo: 200, dispatched: 40, failed: 2, retried: 3 }],
       })
     }
     const declared = [...RAILS, 'instant'].map((type) => ({
@@ -240,6 +238,11 @@ class DashboardSeeder {
       `UPDATE outbox_workers SET started_at = started_at - interval '2 days',
          last_seen_at = last_seen_at - CASE WHEN worker_id = $1 THEN interval '3 minutes' ELSE interval '2 seconds' END`,
       [WORKERS[2]],
+    )
+    await this.#db.queryNoRole(
+      `INSERT INTO outbox_worker_series
+       SELECT date_bin('5 minutes', now(), '2000-01-01') - interval '10 minutes', 'swift', worker_id, 40, 2, 3
+       FROM outbox_workers`,
     )
   }
 

@@ -55,12 +55,14 @@ export async function seedExamples(db: TestDatabase): Promise<ExampleIds> {
     ...exampleInstruction('invoice-2048'),
     notBefore: new Date('2099-01-01T00:00:00Z'),
   })
-  await heartbeatOutboxWorker(executor, 'worker-1', {
-    running: 1,
-    waiting: 0,
-    completing: 0,
-    rails: [{ railType: EXAMPLE.railType, breaker: 'closed', calls: 1 }],
-  })
+  for (const breaker of ['open', 'closed']) {
+    await heartbeatOutboxWorker(executor, 'worker-1', {
+      running: 1,
+      waiting: 0,
+      completing: 0,
+      rails: [{ railType: EXAMPLE.railType, breaker, calls: 1 }],
+    })
+  }
   await acquireLease(executor, { resource: 'reports', owner: 'node-1', durationMs: 3_600_000 })
   const timerId = await scheduleTimer(db.as('symphony_ingest'), {
     topic: EXAMPLE.railType,

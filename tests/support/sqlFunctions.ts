@@ -204,7 +204,7 @@ const ONE_BY_ONE = {
   heartbeat_outbox_worker: {
     callers: ['executor'],
     forged: '1 rows',
-    sound: () => ({ p_worker_id: `'w'`, p_detail: `'{}'` }),
+    sound: () => ({ p_worker_id: `'w'`, p_detail: `'{"rails": [{"railType": "r", "breaker": "open"}]}'` }),
   },
   deregister_outbox_worker: {
     callers: ['executor'],
@@ -772,6 +772,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   raise_lease_lost: 'volatile',
   raise_not_cancellable: 'volatile',
   raise_unknown_job: 'volatile',
+  record_breaker_changes: 'volatile',
   record_completion_events: 'volatile',
   record_deployment: 'volatile',
   record_full_trail: 'volatile',
@@ -790,6 +791,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   require_returnable_outbox_item: 'volatile',
   require_second_person: 'volatile',
   require_utf8_session: 'stable',
+  reported_breakers: 'immutable',
   reserve_outbox_numbers: 'volatile',
   return_reversed_payment: 'volatile',
   roll_up_outbox_tallies: 'volatile',

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { SCOPES, type Scope } from '../../libs/access/index.js'
 import { call } from '../../libs/db/index.js'
-import type { HoldPage, OutboxPage, Proof, Status, Timeline, Workers } from '../../libs/http/index.js'
+import type { HoldPage, OutboxPage, Proof, Status, Timeline, WorkerHistory, Workers } from '../../libs/http/index.js'
 import {
   DestinationHash,
   DestinationHasher,
@@ -501,23 +501,25 @@ describe('GET /v1/status', () => {
       waiting: 1,
       completing: 0,
       rails: [{ railType: 'reported', breaker: 'half-open', calls: 3 }, { railType: 7 }, 'nonsense'],
-      breakerChanges: [
-        { secondsAgo: 60, railType: 'reported', state: 'open' },
-        { secondsAgo: -1, railType: 'reported', state: 'open' },
-        { secondsAgo: 5, railType: 'reported', state: 'molten' },
-        { secondsAgo: 30, railType: 'reported', state: 'half-open' },
-      ],
-      throughput: [{ secondsAgo: 1e12, dispatched: 1 }, 7, { secondsAgo: 90, dispatched: 3, failed: 'x' }],
     })
     const { workers } = await get<Workers>('/v1/workers')
-    const reporting = workers.find(({ workerId }) => workerId === 'reporting')!
-    const ago = (seconds: number) => new Date(Date.parse(reporting.lastSeenAt) - seconds * 1_000).toISOString()
-    // Malformed entries of the worker's report are left out, and the latest entry comes first.
-    expect(reporting.breakerChanges).toEqual([
-      { at: ago(30), railType: 'reported', state: 'half-open' },
-      { at: ago(60), railType: 'reported', state: 'open' },
-    ])
-    expect(reporting.throughput).toEqual([{ from: ago(90), dispatched: 3, failed: 0, retried: 0 }])
+    // Malformed entries of the worker's report are left out.
+    expect(workers.find(({ workerId }) => workerId === 'reporting')).toMatchObject({
+      rails: [{ railType: 'reported', breaker: 'half-open', calls: 3 }],
+    })
+    const change = { railType: 'reported', workerId: 'reporting', from: 'closed', to: 'half-open' }
+    for (const query of ['', '?rail=reported', '?worker=reporting', '?rail=reported&worker=reporting'])
+      expect(await get<WorkerHistory>(`/v1/workers/history${query}`)).toMatchObject({
+        breakerChanges: [{ ...change, at: expect.any(String) }],
+      })
+    expect(await get<WorkerHistory>('/v1/workers/history?rail=reported&worker=other')).toEqual({
+      breakerChanges: [],
+      throughput: [],
+    })
+    for (const query of ['?rail=', '?worker=a%20b', '?workers=reporting'])
+      expect(await problemOf(await fixture.call(`/v1/workers/history${query}`))).toMatchObject({
+        code: 'INVALID_QUERY',
+      })
     await db.queryNoRole(
       `INSERT INTO outbox_workers VALUES ('silent', now(), now() - interval '1 minute', '{}'), ('gone', now(), now() - interval '2 days', '{}')`,
     )

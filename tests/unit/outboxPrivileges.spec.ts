@@ -65,6 +65,8 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   ledger_projection: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_series: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_attempt_series: { control: whole(), auditor: whole(), readonly: whole() },
+  outbox_worker_series: { control: whole(), auditor: whole(), readonly: whole() },
+  outbox_breaker_changes: { control: whole(), auditor: whole(), readonly: whole() },
   // A rail can hide the amount by its field classes, so readonly may not read this column.
   payment_search: { control: whole(), auditor: whole(), readonly: except('amount', 'currency') },
   payment_search_destinations: { auditor: whole() },
@@ -409,7 +411,9 @@ async function putARowInEveryTable(): Promise<void> {
        returned) VALUES (uuid_v7(), false, 'i', 'k', 'p', 'r', 'PENDING', false);
      INSERT INTO payment_search_destinations VALUES (sha256(''), uuid_v7());
      INSERT INTO outbox_series VALUES ('day', 'p', now(), 'r', false, 1, 0, 0, 0, 0, 0, 0, 0);
-     INSERT INTO outbox_attempt_series VALUES ('day', 'r', now(), '', 0, 1)`,
+     INSERT INTO outbox_attempt_series VALUES ('day', 'r', now(), '', 0, 1);
+     INSERT INTO outbox_worker_series VALUES (now(), 'r', 'w', 1, 0, 0);
+     INSERT INTO outbox_breaker_changes VALUES ('r', now(), 'w', 'closed', 'open')`,
   )
 }
 

@@ -23,7 +23,7 @@ import {
   type ProjectedFilter,
 } from '../../libs/outbox/index.js'
 import { useTestDatabase } from '../support/database.js'
-import { claimOnly, complete, enqueue, enqueueAndFail } from '../support/outboxItems.js'
+import { claimOnly, complete, enqueue, enqueueAndFail, WORKER } from '../support/outboxItems.js'
 import {
   approve,
   createPerson,
@@ -171,6 +171,18 @@ describe('project_ledger_block', () => {
     ])
     const { points } = await readLatencySeries(readonly(), { ...day(), grain: 'day', railType })
     expect(points).toMatchObject([{ measured: 1, p50Ms: 40 }])
+    // The operator who cancelled is no worker.
+    const { rows } = await db.queryNoRole(
+      `SELECT worker_id, sum(dispatched)::int AS dispatched, sum(failed)::int AS failed, sum(retried)::int AS retried
+       FROM outbox_worker_series WHERE rail_type = $1 GROUP BY worker_id`,
+      [railType],
+    )
+    expect(rows).toEqual([{ worker_id: WORKER, dispatched: 2, failed: 1, retried: 3 }])
+    const { rows: starts } = await db.queryNoRole(
+      `SELECT DISTINCT extract(epoch FROM starts_at)::int % 300 AS rest FROM outbox_worker_series WHERE rail_type = $1`,
+      [railType],
+    )
+    expect(starts).toEqual([{ rest: 0 }])
   })
 
   test('continues after a rollback; a second session projects nothing at the same time', async () => {
@@ -481,25 +493,31 @@ test('purge_ledger_projection deletes only rows past their retention, at most on
     railType,
   ])
   await db.queryNoRole(
+    `INSERT INTO outbox_worker_series SELECT now() - age, $1, 'w', 1, 0, 0
+     FROM unnest(ARRAY[interval '25 hours', interval '23 hours']) age`,
+    [railType],
+  )
+  await db.queryNoRole(
     `INSERT INTO payment_search (outbox_id, is_message, instruction_id, idempotency_key, participant_id, rail_type, state, returned)
      SELECT uuid_v7_floor(now() - interval '2 days'), false, 'i', 'k', 'old', $1, 'PENDING', false`,
     [railType],
   )
   expect(await purgeLedgerProjection(executor(), 86_400, 2)).toBe(2)
-  expect(await purgeLedgerProjection(executor(), 86_400, 1_000)).toBe(3)
+  expect(await purgeLedgerProjection(executor(), 86_400, 1_000)).toBe(4)
   expect(await purgeLedgerProjection(executor(), 86_400, 1_000)).toBe(0)
   const { rows } = await db.queryNoRole(
     `SELECT (SELECT count(*)::int FROM payment_search WHERE rail_type = $1) AS found,
-       (SELECT count(*)::int FROM outbox_series WHERE rail_type = $1 AND participant_id = 'old') AS kept`,
+       (SELECT count(*)::int FROM outbox_series WHERE rail_type = $1 AND participant_id = 'old') AS kept,
+       (SELECT count(*)::int FROM outbox_worker_series WHERE rail_type = $1) AS "keptOfWorkers"`,
     [railType],
   )
-  expect(rows).toEqual([{ found: 1, kept: 1 }])
+  expect(rows).toEqual([{ found: 1, kept: 1, keptOfWorkers: 1 }])
 })
 
 /** Content of the projected tables, as text. */
 async function tables(): Promise<Record<string, string>> {
   const texts: Record<string, string> = {}
-  for (const table of ['payment_search', 'outbox_series', 'outbox_attempt_series']) {
+  for (const table of ['payment_search', 'outbox_series', 'outbox_attempt_series', 'outbox_worker_series']) {
     const { rows } = await db.queryNoRole<{ text: string }>(
       `SELECT COALESCE(string_agg(t::text, E'\\n' ORDER BY t::text COLLATE "C"), '') AS text FROM ${table} t`,
     )

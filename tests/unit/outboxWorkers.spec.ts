@@ -1,18 +1,21 @@
-import { afterEach, expect, test } from 'vitest'
+import { randomUUID } from 'node:crypto'
+import { afterEach, describe, expect, test } from 'vitest'
 import {
   deregisterOutboxWorker,
   heartbeatOutboxWorker,
   OutboxRelayer,
   readOutboxStatus,
+  readWorkerHistory,
   readWorkerReports,
 } from '../../libs/outbox/index.js'
-import { WorkerHistory } from '../../libs/outbox/WorkerHistory.js'
+import { NotSentError } from '../../libs/rails/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { claimOnly, enqueue } from '../support/outboxItems.js'
 import { closeTransactions, openTransaction } from '../support/outboxStream.js'
 import { symphony } from '../support/commandLine.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { recordingRail } from '../support/relayRail.js'
+import { projectLedger } from '../support/sealLedger.js'
 
 const db = await useTestDatabase()
 afterEach(closeTransactions)
@@ -156,42 +159,138 @@ test('a deregistered worker leaves the list, but its last detail is stored', asy
   expect(await listed()).toContain('leaving')
 })
 
-test('a heartbeat reports 20 breaker changes, and outcomes per 5 minutes of the last hour', () => {
-  const history = new WorkerHistory()
-  const minute = 60_000
-  const record = (state: 'DISPATCHED' | 'FAILED' | 'RETRYABLE', atMinute: number) =>
-    history.add(
-      {
-        type: 'outbox.alreadyRecorded',
-        railType: 'r',
-        outboxId: 'o',
-        state,
-        sinceAcceptedMs: 0,
-      },
-      atMinute * minute,
+const history = (of: { railType?: string; workerId?: string }) =>
+  readWorkerHistory(db.as('symphony_readonly'), { railType: null, workerId: null, ...of })
+const breakers = (states: Record<string, string>) => ({
+  rails: Object.entries(states).map(([railType, breaker]) => ({ railType, breaker })),
+})
+
+const shown = async (of: object) =>
+  (await history(of)).breakerChanges.map(({ at, ...change }) => Object.assign(change, { at: new Date(at) }))
+/** Throughput of the intervals before now, if the one before n intervals has n times this number. */
+const expected = (times: number) => Array.from({ length: 12 }, (_, n) => [n * times, (n + 1) * times, (n + 2) * times])
+
+describe('the history of circuit breakers', () => {
+  test('has each change once, latest first, and stays when the worker is gone', async () => {
+    const [workerId, sepa, swift] = ['changing', 'history-sepa', 'history-swift']
+    // A breaker that was not reported before was closed.
+    const opened = await beat(workerId, breakers({ [sepa]: 'open', [swift]: 'closed' }))
+    await beat(workerId, breakers({ [sepa]: 'open', [swift]: 'closed' }))
+    const halfOpened = await beat(workerId, breakers({ [sepa]: 'half-open', [swift]: 'closed' }))
+    await deregisterOutboxWorker(
+      db.as('symphony_executor'),
+      workerId,
+      breakers({ [sepa]: 'closed', [swift]: 'closed' }),
     )
-  record('FAILED', 1)
-  for (let at = 5; at < 65; at += 5) record('DISPATCHED', at + 4)
-  for (const state of ['RETRYABLE', 'FAILED', 'DISPATCHED'] as const) record(state, 66)
-  for (let n = 1; n <= 21; n += 1)
-    history.add({ type: 'outbox.breaker', railType: `r${n}`, state: 'open' }, 66 * minute + n * 1_000)
-  const { throughput, breakerChanges } = history.report(67 * minute)
-  expect(throughput).toEqual([
-    ...Array.from({ length: 11 }, (_, n) => ({
-      secondsAgo: (57 - n * 5) * 60,
-      dispatched: 1,
-      failed: 0,
-      retried: 0,
-    })),
-    { secondsAgo: 120, dispatched: 1, failed: 1, retried: 1 },
-  ])
-  expect(breakerChanges).toHaveLength(20)
-  expect(breakerChanges).toMatchObject({
-    0: { railType: 'r2' },
-    19: { secondsAgo: 39, railType: 'r21', state: 'open' },
+    const { stopped_at: stoppedAt } = (await worker(workerId))!
+    // The next process with this id reports closed breakers, then another worker has trouble with both rails.
+    await beat(workerId, breakers({ [sepa]: 'closed' }))
+    await silence(workerId, '25 hours')
+    await beat('other', breakers({ [sepa]: 'open', [swift]: 'open' }))
+    expect(await worker(workerId)).toBeUndefined()
+    const own = [
+      { railType: sepa, workerId, from: 'half-open', to: 'closed', at: stoppedAt },
+      { railType: sepa, workerId, from: 'open', to: 'half-open', at: halfOpened },
+      { railType: sepa, workerId, from: 'closed', to: 'open', at: opened },
+    ]
+    expect(await shown({ workerId })).toEqual(own)
+    const others = { workerId: 'other', from: 'closed', to: 'open', at: expect.any(Date) }
+    expect(await shown({ railType: sepa })).toEqual([{ railType: sepa, ...others }, ...own])
+    expect(await shown({ railType: swift })).toEqual([{ railType: swift, ...others }])
+    expect(await shown({ railType: swift, workerId })).toEqual([])
+    expect(await shown({})).toHaveLength(5)
   })
-  // An idle worker reports nothing older than an hour.
-  expect(history.report(66 * minute + 3_600_000)).toMatchObject({ throughput: [] })
+
+  test.for([
+    ['no list', { rails: 'open' }],
+    ['an object in place of the list', { rails: { railType: 'h', breaker: 'molten' } }],
+    ['entries of other types', { rails: [7, null, 'open', ['open'], { railType: 'h', breaker: ['open'] }] }],
+    ['a rail that is not a text', { rails: [{ railType: 7, breaker: 'open' }] }],
+    ['a rail with a space', { rails: [{ railType: 'a b', breaker: 'open' }] }],
+    ['a rail of 129 characters', { rails: [{ railType: 'r'.repeat(129), breaker: 'open' }] }],
+    ['an unknown state', { rails: [{ railType: 'h', breaker: 'molten' }, { railType: 'h' }] }],
+  ] as const)('leaves out a report with %s, and the heartbeat is stored', async ([, detail]) => {
+    const workerId = `unsound-${randomUUID()}`
+    await beat(workerId, detail)
+    await beat(workerId, detail)
+    expect(await worker(workerId)).toBeDefined()
+    expect(await history({ workerId })).toEqual({ breakerChanges: [], throughput: [] })
+  })
+
+  test('takes one state of a rail that a report names twice', async () => {
+    const rails = ['open', 'half-open', 'open'].map((breaker) => ({ railType: 'twice', breaker }))
+    await beat('stutter', { rails })
+    await beat('stutter', { rails: rails.toReversed() })
+    expect((await history({ workerId: 'stutter' })).breakerChanges).toHaveLength(1)
+  })
+
+  test('has the last 20 changes, and stores 1000 of each rail', async () => {
+    const railType = 'flapping'
+    await db.queryNoRole(
+      `INSERT INTO outbox_breaker_changes
+       SELECT r, now() - interval '1 day' - n * interval '1 second', 'gone', 'closed', 'open'
+       FROM unnest(ARRAY[$1, 'flapping-too']) r, generate_series(1, 1005) n`,
+      [railType],
+    )
+    // A row that another session has locked is deleted later.
+    const lock = await openTransaction(db)
+    await lock.query(`SELECT FROM outbox_breaker_changes WHERE rail_type = $1 ORDER BY changed_at LIMIT 1 FOR UPDATE`, [
+      railType,
+    ])
+    const stored = async (rail: string) => {
+      const { rows } = await db.queryNoRole<{ n: number; oldest: number }>(
+        `SELECT count(*)::int AS n, round(extract(epoch FROM now() - interval '1 day' - min(changed_at)) / 10)::int AS oldest
+         FROM outbox_breaker_changes WHERE rail_type = $1`,
+        [rail],
+      )
+      return rows[0]
+    }
+    await beat('flapper', breakers({ [railType]: 'open' }))
+    expect(await stored(railType)).toMatchObject({ n: 1_001 })
+    await lock.query('COMMIT')
+    await beat('flapper', breakers({ [railType]: 'half-open' }))
+    expect(await stored(railType)).toEqual({ n: 1_000, oldest: 100 })
+    expect(await stored('flapping-too')).toMatchObject({ n: 1_005 })
+    const { breakerChanges } = await history({ railType })
+    expect(breakerChanges).toHaveLength(20)
+    expect(breakerChanges.slice(0, 3)).toMatchObject([{ to: 'half-open' }, { to: 'open' }, { workerId: 'gone' }])
+  })
+})
+
+test('the throughput of workers is that of the last hour, per 5 minutes and latest first', async () => {
+  await db.queryNoRole(
+    `INSERT INTO outbox_worker_series
+     SELECT date_bin('5 minutes', now(), '2000-01-01') - n * interval '5 minutes', r, w, n, n + 1, n + 2
+     FROM generate_series(0, 13) n, unnest(ARRAY['sum-1', 'sum-2']) r, unnest(ARRAY['adder-1', 'adder-2']) w`,
+  )
+  const counted = async (of: object) =>
+    (await history(of)).throughput.map(({ dispatched, failed, retried }) => [dispatched, failed, retried])
+  expect(await counted({ railType: 'sum-1', workerId: 'adder-1' })).toEqual(expected(1))
+  expect(await counted({ railType: 'sum-1' })).toEqual(expected(2))
+  expect(await counted({ workerId: 'adder-2' })).toEqual(expected(2))
+  expect(await counted({ workerId: 'adder-3' })).toEqual([])
+  const [latest, before] = (await history({ workerId: 'adder-1' })).throughput
+  expect(Date.parse(latest!.from) - Date.parse(before!.from)).toBe(300_000)
+})
+
+test('a relayer reports a change of its breaker at once, not at its next heartbeat', async () => {
+  const railType = 'failing-rail'
+  const { rails } = recordingRail({ type: railType }, () => {
+    throw new NotSentError('refused')
+  })
+  const relayer = new OutboxRelayer(db.database, rails, {
+    workerId: 'opening',
+    heartbeatMs: 60_000,
+    breakerFailures: 1,
+    breakerOpenMs: 600_000,
+  })
+  await relayer.start()
+  await expect.poll(listed, POLL_OPTIONS).toContain('opening')
+  await enqueue(db, { railType })
+  const changes = async () => (await history({ railType })).breakerChanges
+  await expect.poll(changes, POLL_OPTIONS).toMatchObject([{ workerId: 'opening', from: 'closed', to: 'open' }])
+  await relayer.stop()
+  expect(await changes()).toHaveLength(1)
 })
 
 test('a stopped relayer leaves the list; a killed one is dead since its last heartbeat', async () => {
@@ -200,8 +299,11 @@ test('a stopped relayer leaves the list; a killed one is dead since its last hea
   await relayer.start()
   await expect.poll(listed, POLL_OPTIONS).toContain('clean')
   await enqueue(db, { railType: 'worker-list' })
-  const reported = async () => (await worker('clean'))?.detail
-  await expect.poll(reported, POLL_OPTIONS).toMatchObject({ throughput: [{ dispatched: 1 }], breakerChanges: [] })
+  const counted = async () => {
+    await projectLedger(db)
+    return history({ workerId: 'clean' })
+  }
+  await expect.poll(counted, POLL_OPTIONS).toMatchObject({ throughput: [{ dispatched: 1 }], breakerChanges: [] })
   await relayer.stop()
   expect(await listed()).not.toContain('clean')
   await beat('killed')

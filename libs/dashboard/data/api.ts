@@ -48,6 +48,7 @@ import type {
   TimerPage,
   TimerScheduled,
   Withdrawn,
+  WorkerHistory,
   Workers,
 } from '../../http/index.js'
 import { request } from './client.js'
@@ -97,6 +98,8 @@ export const readMe = (signal: AbortSignal) => request<Me>('/v1/me', { signal })
 export const readStatus = (signal: AbortSignal) => request<Status>('/v1/status', { signal })
 export const readAlerts = (signal: AbortSignal) => request<Alerts>('/v1/alerts', { signal })
 export const readWorkers = (signal: AbortSignal) => request<Workers>('/v1/workers', { signal })
+export const readWorkerHistory = (query: { readonly rail?: string; readonly worker?: string }, signal: AbortSignal) =>
+  request<WorkerHistory>('/v1/workers/history', { query: { ...query }, signal })
 export const readDatabases = (signal: AbortSignal) => request<Databases>('/v1/databases', { signal })
 
 export const readSeries = (query: TimeRange & SeriesFilter, signal: AbortSignal) =>

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import type { Rail as RailView, RailStatistics, WorkerView } from '../../http/index.js'
+import type { Rail as RailView, RailStatistics } from '../../http/index.js'
 import { pathTo, route } from '../app/router.js'
 import { LatencyChart } from '../charts/LatencyChart.js'
 import { listLimits, readLatencySeries, readRailStatistics } from '../data/api.js'
@@ -19,10 +19,11 @@ import { Skeleton } from '../parts/Skeleton.js'
 import { StateTag } from '../parts/StateTag.js'
 import { Table } from '../parts/Table.js'
 import { Tile } from '../parts/Tile.js'
+import { WorkerHistory } from '../parts/WorkerHistory.js'
 import { LimitTable } from './Limits.js'
 import { PauseDialog } from './overview/RailsPanel.js'
 
-/** One rail: queue, outcomes, latencies, errors, circuit breakers, pause and limits. */
+/** One rail: queue, outcomes, latencies, errors, circuit breakers and their history, pause and limits. */
 export function Rail({ railType }: { readonly railType: string }) {
   const range = rangeOf(route.value.query)
   const { participant } = listFilterOf(route.value.query)
@@ -43,6 +44,7 @@ export function Rail({ railType }: { readonly railType: string }) {
           <div class="stack">
             <Latency railType={railType} range={range} />
             <Breakers railType={railType} />
+            <WorkerHistory of={{ rail: railType }} />
           </div>
           <Errors railType={railType} range={range} />
         </div>
@@ -203,66 +205,30 @@ function Breakers({ railType }: { readonly railType: string }) {
           )
           if (serving.length === 0) return <Empty title="No worker serves this rail" />
           return (
-            <>
-              <Table label="Circuit breakers" columns={['Worker', 'Breaker', { number: 'Calls' }, 'Reported']}>
-                {serving.map(({ workerId, breaker, calls, lastSeenAt }) => (
-                  <tr key={workerId}>
-                    <td data-label="Worker">
-                      <a href={pathTo(['workers', workerId])}>
-                        <code>{workerId}</code>
-                      </a>
-                    </td>
-                    <td data-label="Breaker">
-                      <StateTag state={breaker} />
-                    </td>
-                    <td data-label="Calls" class="numeric">
-                      {count(calls)}
-                    </td>
-                    <td data-label="Reported">
-                      <RelativeTime at={lastSeenAt} />
-                    </td>
-                  </tr>
-                ))}
-              </Table>
-              <BreakerHistory railType={railType} workers={all} />
-            </>
+            <Table label="Circuit breakers" columns={['Worker', 'Breaker', { number: 'Calls' }, 'Reported']}>
+              {serving.map(({ workerId, breaker, calls, lastSeenAt }) => (
+                <tr key={workerId}>
+                  <td data-label="Worker">
+                    <a href={pathTo(['workers', workerId])}>
+                      <code>{workerId}</code>
+                    </a>
+                  </td>
+                  <td data-label="Breaker">
+                    <StateTag state={breaker} />
+                  </td>
+                  <td data-label="Calls" class="numeric">
+                    {count(calls)}
+                  </td>
+                  <td data-label="Reported">
+                    <RelativeTime at={lastSeenAt} />
+                  </td>
+                </tr>
+              ))}
+            </Table>
           )
         }}
       </ResourceView>
     </Panel>
-  )
-}
-
-interface BreakerHistoryProps {
-  readonly railType: string
-  readonly workers: readonly WorkerView[]
-}
-
-/** Latest changes of the rail's circuit breakers, in all workers that run or died within a day. */
-function BreakerHistory({ railType, workers }: BreakerHistoryProps) {
-  const changes = workers
-    .flatMap(({ workerId, breakerChanges }) =>
-      breakerChanges.filter((one) => one.railType === railType).map(({ at, state }) => ({ workerId, at, state })),
-    )
-    .toSorted((a, b) => (a.at < b.at ? 1 : -1))
-    .slice(0, 50)
-  if (changes.length === 0) return null
-  return (
-    <Table label="Breaker history" columns={['Changed', 'Breaker', 'Worker']}>
-      {changes.map(({ workerId, at, state }) => (
-        <tr key={`${workerId} ${at} ${state}`}>
-          <td data-label="Changed">
-            <RelativeTime at={at} />
-          </td>
-          <td data-label="Breaker">
-            <StateTag state={state} />
-          </td>
-          <td data-label="Worker">
-            <code>{workerId}</code>
-          </td>
-        </tr>
-      ))}
-    </Table>
   )
 }
 

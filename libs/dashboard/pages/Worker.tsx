@@ -10,8 +10,9 @@ import { ResourceView } from '../parts/ResourceView.js'
 import { StateTag } from '../parts/StateTag.js'
 import { Table } from '../parts/Table.js'
 import { Tile } from '../parts/Tile.js'
+import { WorkerHistory } from '../parts/WorkerHistory.js'
 
-/** One worker, by its last report. */
+/** One worker, by its last report, and its history. */
 export function Worker({ workerId }: { readonly workerId: string }) {
   const workers = useWorkers()
   return (
@@ -27,6 +28,7 @@ export function Worker({ workerId }: { readonly workerId: string }) {
             return worker === undefined ? <Gone /> : <Report worker={worker} />
           }}
         </ResourceView>
+        <WorkerHistory of={{ worker: workerId }} />
       </div>
     </>
   )
@@ -36,7 +38,7 @@ function Gone() {
   return (
     <section class="panel" aria-label="Worker">
       <Empty title="This worker does not run">
-        <p>It stopped and released its leases, or it did not report for a day.</p>
+        <p>It stopped and released its leases, or it did not report for a day. Its history is below.</p>
       </Empty>
     </section>
   )
@@ -81,7 +83,6 @@ function Report({ worker }: { readonly worker: WorkerView }) {
           </dd>
         </dl>
       </Panel>
-      <Throughput worker={worker} />
       <Panel title="Rails" flush>
         {rails.length === 0 ? (
           <Empty title="It has reported no rail" />
@@ -104,39 +105,6 @@ function Report({ worker }: { readonly worker: WorkerView }) {
         )}
       </Panel>
     </>
-  )
-}
-
-/** Outcomes that the worker recorded in the last hour, from its heartbeat. */
-function Throughput({ worker: { throughput } }: { readonly worker: WorkerView }) {
-  return (
-    <Panel title="Throughput" aside="last hour, per 5 minutes" flush>
-      {throughput.length === 0 ? (
-        <Empty title="It has recorded no outcome in the last hour" />
-      ) : (
-        <Table
-          label="Throughput"
-          columns={['From', { number: 'Dispatched' }, { number: 'Failed' }, { number: 'Retried' }]}
-        >
-          {throughput.map(({ from, dispatched, failed, retried }) => (
-            <tr key={from}>
-              <td data-label="From">
-                <RelativeTime at={from} />
-              </td>
-              <td data-label="Dispatched" class="numeric">
-                {count(dispatched)}
-              </td>
-              <td data-label="Failed" class="numeric">
-                {count(failed)}
-              </td>
-              <td data-label="Retried" class="numeric">
-                {count(retried)}
-              </td>
-            </tr>
-          ))}
-        </Table>
-      )}
-    </Panel>
   )
 }
 

@@ -1,10 +1,12 @@
+import { Type } from '#typebox'
 import { ALERT_RULES, type AlertRule } from '../../observability/index.js'
-import { readOutboxStatus, readServerVersion } from '../../outbox/index.js'
+import { readOutboxStatus, readServerVersion, readWorkerHistory } from '../../outbox/index.js'
 import type { Member } from '../../platform/index.js'
 import { settleWithin } from '../../worker/index.js'
 import type { Identity } from '../access/Identity.js'
 import type { Api } from '../Api.js'
-import { Alerts, Databases, Me, Rails, Status, Workers, type DatabaseView } from '../shapes/overview.js'
+import { Id } from '../shapes/common.js'
+import { Alerts, Databases, Me, Rails, Status, WorkerHistory, Workers, type DatabaseView } from '../shapes/overview.js'
 import { readRails, readWorkers, type StatusCache } from '../StatusCache.js'
 import { EXAMPLE } from './examples.js'
 import { route, type Route } from './route.js'
@@ -149,13 +151,31 @@ export function overviewRoutes(
               completing: 0,
               leases: 1,
               rails: [{ railType: EXAMPLE.railType, breaker: 'closed', calls: 1 }],
-              breakerChanges: [{ at: EXAMPLE.at, railType: EXAMPLE.railType, state: 'closed' }],
-              throughput: [{ from: EXAMPLE.at, dispatched: 11, failed: 1, retried: 2 }],
             },
           ],
         },
       },
       handle: async () => ({ workers: await readWorkers(roles.readonly) }),
+    }),
+    route({
+      ...common,
+      path: '/v1/workers/history',
+      summary: 'Breaker changes and throughput of a rail, of a worker or of all. Workers that ended are included.',
+      problems: ['INVALID_QUERY'],
+      query: { rail: Type.Optional(Id), worker: Type.Optional(Id) },
+      answers: { 200: { description: 'The history, a few seconds behind the ledger.', schema: WorkerHistory } },
+      example: {
+        query: { rail: EXAMPLE.railType },
+        status: 200,
+        answer: {
+          breakerChanges: [
+            { at: EXAMPLE.at, railType: EXAMPLE.railType, workerId: 'worker-1', from: 'closed', to: 'open' },
+          ],
+          throughput: [{ from: EXAMPLE.at, dispatched: 11, failed: 1, retried: 2 }],
+        },
+      },
+      handle: ({ query: { rail, worker } }) =>
+        readWorkerHistory(roles.readonly, { railType: rail ?? null, workerId: worker ?? null }),
     }),
     route({
       ...common,

@@ -36,15 +36,6 @@ const BreakerShape = oneOf(['closed', 'open', 'half-open'])
 
 const WorkerRail = shape({ railType: Id, breaker: BreakerShape, calls: Type.Integer() })
 
-const BreakerChange = shape({ at: Timestamp, railType: Id, state: BreakerShape })
-
-const WorkerThroughput = shape({
-  from: Timestamp,
-  dispatched: Type.Integer(),
-  failed: Type.Integer(),
-  retried: Type.Integer(),
-})
-
 /**
  * Last report of a worker. A worker that stopped cleanly is not listed. A killed worker is dead since its last report.
  */
@@ -59,13 +50,29 @@ export const WorkerView = shape({
   completing: nullable(Type.Integer({ description: 'outcomes being recorded' })),
   leases: Type.Integer({ description: 'items leased to it now, by the queue' }),
   rails: Type.Array(WorkerRail),
-  breakerChanges: Type.Array(BreakerChange, { description: 'the last 20 changes, latest first' }),
-  throughput: Type.Array(WorkerThroughput, { description: 'outcomes per 5 minutes of the last hour, latest first' }),
 })
 export type WorkerView = Static<typeof WorkerView>
 
 export const Workers = shape({ workers: Type.Array(WorkerView) })
 export type Workers = Static<typeof Workers>
+
+const BreakerChange = shape({ at: Timestamp, railType: Id, workerId: Id, from: BreakerShape, to: BreakerShape })
+
+const WorkerThroughput = shape({
+  from: Timestamp,
+  dispatched: Type.Integer(),
+  failed: Type.Integer(),
+  retried: Type.Integer({ description: 'attempts that a retry follows, expired leases included' }),
+})
+
+/** History of workers from the database, which does not end with their processes. */
+export const WorkerHistory = shape({
+  breakerChanges: Type.Array(BreakerChange, { description: 'the last 20 changes, latest first' }),
+  throughput: Type.Array(WorkerThroughput, {
+    description: 'sealed attempts per 5 minutes of the last hour, latest first, without empty intervals',
+  }),
+})
+export type WorkerHistory = Static<typeof WorkerHistory>
 
 /** Pause of a rail, a participant, a participant's ordered stream, or everything. */
 export const Pause = shape({

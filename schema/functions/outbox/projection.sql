@@ -1,4 +1,4 @@
--- Projection of sealed blocks into payment_search, outbox_series and outbox_attempt_series.
+-- Projection of sealed blocks into payment_search, outbox_series, outbox_attempt_series and outbox_worker_series.
 --
 -- Blocks are projected in their order, each in one transaction with the position, so every row counts once. The counts
 -- depend on the rows of the block only. The state of an item is read from the queue and the ledger at that moment:
@@ -119,14 +119,28 @@ BEGIN
     retried = s.retried + EXCLUDED.retried, unknown = s.unknown + EXCLUDED.unknown, held = s.held + EXCLUDED.held,
     returned = s.returned + EXCLUDED.returned;
 
+  WITH fact AS MATERIALIZED (
+    SELECT COALESCE(a.completed_at, a.created_at) AS at, a.rail_type, a.error_code, a.latency_ms, a.state,
+      CASE WHEN a.lease_token IS NOT NULL THEN a.worker_id END AS worker_id
+    FROM outbox_block_rows(p_entries) r JOIN payment_outbox_attempts a ON a.attempt_id = r.id
+    WHERE r.kind = 2 AND isfinite(COALESCE(a.completed_at, a.created_at))
+  ), worker AS (
+    INSERT INTO outbox_worker_series AS s (starts_at, rail_type, worker_id, dispatched, failed, retried)
+    SELECT date_bin(interval '5 minutes', f.at, timestamptz '2000-01-01 00:00:00+00'), f.rail_type, f.worker_id,
+      count(*) FILTER (WHERE f.state = 'DISPATCHED'), count(*) FILTER (WHERE f.state = 'FAILED'),
+      count(*) FILTER (WHERE f.state IN ('RETRYABLE', 'ZOMBIE_REQUEUE'))
+    FROM fact f WHERE f.worker_id IS NOT NULL GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+    ON CONFLICT (starts_at, rail_type, worker_id) DO UPDATE
+    SET dispatched = s.dispatched + EXCLUDED.dispatched, failed = s.failed + EXCLUDED.failed,
+      retried = s.retried + EXCLUDED.retried
+  )
   INSERT INTO outbox_attempt_series AS s (grain, rail_type, starts_at, error_code, latency_to_ms, attempts)
   SELECT g.grain, m.rail_type, date_trunc(g.grain, m.at, 'UTC'), m.error_code, m.latency_to_ms, sum(m.attempts)
   FROM (
-    SELECT date_bin(interval '1 minute', COALESCE(a.completed_at, a.created_at), timestamptz '2000-01-01 00:00:00+00')
-        AS at, a.rail_type, COALESCE(a.error_code, '') AS error_code,
-      COALESCE(latency_range(a.latency_ms), 0) AS latency_to_ms, count(*) AS attempts
-    FROM outbox_block_rows(p_entries) r JOIN payment_outbox_attempts a ON a.attempt_id = r.id
-    WHERE r.kind = 2 AND isfinite(COALESCE(a.completed_at, a.created_at)) GROUP BY 1, 2, 3, 4
+    SELECT date_bin(interval '1 minute', f.at, timestamptz '2000-01-01 00:00:00+00') AS at, f.rail_type,
+      COALESCE(f.error_code, '') AS error_code, COALESCE(latency_range(f.latency_ms), 0) AS latency_to_ms,
+      count(*) AS attempts
+    FROM fact f GROUP BY 1, 2, 3, 4
   ) m
   CROSS JOIN (VALUES ('minute'), ('hour'), ('day')) AS g(grain)
   GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
@@ -135,7 +149,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION project_outbox_series(bytea) IS
-  'Internal: adds the rows that a block names to the counts per minute, hour and day.';
+  'Internal: adds the rows that a block names to the counts per minute, five minutes, hour and day.';
 
 CREATE OR REPLACE FUNCTION project_ledger_block() RETURNS TABLE (block_no bigint, row_count integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -174,7 +188,8 @@ DECLARE
   v_last bigint;
 BEGIN
   SELECT p.last_block INTO v_last FROM ledger_projection p FOR UPDATE;
-  TRUNCATE payment_search, payment_search_destinations, outbox_series, outbox_attempt_series;
+  TRUNCATE payment_search, payment_search_destinations, outbox_series, outbox_attempt_series,
+    outbox_worker_series;
   UPDATE ledger_projection p SET last_block = 0, projected_to = NULL, hashed_block = 0, hash_key = NULL;
   RETURN v_last;
 END
@@ -247,6 +262,11 @@ BEGIN
     ORDER BY o.outbox_id LIMIT p_batch_size - v_deleted FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_rows = ROW_COUNT;
   v_deleted := v_deleted + v_rows;
+  DELETE FROM outbox_worker_series s WHERE s.ctid = ANY (ARRAY(
+    SELECT o.ctid FROM outbox_worker_series o WHERE o.starts_at < v_now - interval '1 day'
+    ORDER BY o.starts_at LIMIT p_batch_size - v_deleted FOR UPDATE SKIP LOCKED));
+  GET DIAGNOSTICS v_rows = ROW_COUNT;
+  v_deleted := v_deleted + v_rows;
   FOR v_kept IN
     SELECT g.grain, v_now - g.kept AS since
     FROM (VALUES ('minute', interval '8 days'), ('hour', interval '100 days'), ('day', interval '3650 days'))
@@ -267,5 +287,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION purge_ledger_projection(integer, integer) IS
-  'Deletes search rows of items older than the retention and not held, and counts per minute after 8 days, per hour '
-  'after 100 and per day after 3650, at most the batch size; returns their number. The ledger keeps all of it.';
+  'Deletes search rows of items older than the retention and not held, counts of workers after a day, and other counts '
+  'per minute after 8 days, per hour after 100 and per day after 3650, at most the batch size; returns their number. '
+  'The ledger keeps all of it.';

@@ -1,3 +1,48 @@
+-- A worker writes its report itself: entries that are not sound are left out, and never refuse a heartbeat.
+CREATE OR REPLACE FUNCTION reported_breakers(p_detail jsonb) RETURNS TABLE (rail_type text, state text)
+LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+  SELECT DISTINCT ON (1) r ->> 'railType', r ->> 'breaker' FROM jsonb_path_query(p_detail, 'lax $.rails[*]') AS r
+  WHERE jsonb_typeof(r -> 'railType') = 'string' AND is_id(r ->> 'railType')
+    AND r ->> 'breaker' IN ('closed', 'open', 'half-open')
+  ORDER BY 1, 2
+$$;
+COMMENT ON FUNCTION reported_breakers(jsonb) IS
+  'Internal: returns the state of each circuit breaker in the report of a worker.';
+
+-- The difference of two reports. A lost or repeated heartbeat therefore records nothing twice, and the next one records
+-- what a failed one did not. A breaker that was not reported before was closed.
+CREATE OR REPLACE FUNCTION record_breaker_changes(
+  p_worker_id text, p_at timestamptz, p_before jsonb, p_after jsonb
+) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: lookup
+#variable_conflict use_column
+DECLARE
+  v_rail text;
+BEGIN
+  FOR v_rail IN
+    INSERT INTO outbox_breaker_changes AS c (rail_type, changed_at, worker_id, from_state, to_state)
+    SELECT a.rail_type, p_at, p_worker_id, COALESCE(b.state, 'closed'), a.state
+    FROM reported_breakers(p_after) a LEFT JOIN reported_breakers(p_before) b ON b.rail_type = a.rail_type
+    WHERE a.state <> COALESCE(b.state, 'closed')
+    ON CONFLICT DO NOTHING
+    RETURNING c.rail_type
+  LOOP
+    -- SKIP LOCKED: workers whose breakers change at once would deadlock on each other's rows.
+    DELETE FROM outbox_breaker_changes c WHERE c.ctid = ANY (ARRAY(
+      SELECT o.ctid FROM outbox_breaker_changes o
+      WHERE o.rail_type = v_rail AND o.changed_at < (
+        SELECT k.changed_at FROM outbox_breaker_changes k WHERE k.rail_type = v_rail
+        ORDER BY k.changed_at DESC OFFSET 999 LIMIT 1)
+      FOR UPDATE SKIP LOCKED));
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION record_breaker_changes(text, timestamptz, jsonb, jsonb) IS
+  'Internal: stores the changes of circuit breakers between two reports of a worker, and keeps 1000 of each rail.';
+
 CREATE OR REPLACE FUNCTION heartbeat_outbox_worker(p_worker_id text, p_detail jsonb DEFAULT '{}') RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -5,17 +50,20 @@ AS $$
 DECLARE
   v_now timestamptz := clock_timestamp();
   v_defect text := payload_defect(p_detail);
+  v_before jsonb;
 BEGIN
   PERFORM check_id('p_worker_id', p_worker_id);
   IF v_defect IS NOT NULL THEN
     PERFORM refuse_argument('p_detail', v_defect);
   END IF;
   PERFORM count_outbox_queue(50000);
+  SELECT w.detail INTO v_before FROM outbox_workers w WHERE w.worker_id = p_worker_id FOR NO KEY UPDATE;
   INSERT INTO outbox_workers AS w (worker_id, started_at, last_seen_at, detail)
   VALUES (p_worker_id, v_now, v_now, p_detail)
   ON CONFLICT (worker_id) DO UPDATE
   SET started_at = CASE WHEN w.stopped_at IS NULL THEN w.started_at ELSE EXCLUDED.started_at END,
     last_seen_at = EXCLUDED.last_seen_at, detail = EXCLUDED.detail, stopped_at = NULL;
+  PERFORM record_breaker_changes(p_worker_id, v_now, v_before, p_detail);
   -- SKIP LOCKED: workers that start at once after a long stop would deadlock on each other's rows.
   DELETE FROM outbox_workers w
   WHERE w.ctid = ANY (ARRAY(
@@ -24,8 +72,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION heartbeat_outbox_worker(text, jsonb) IS
-  'Records a heartbeat of a worker, with its report; removes workers without a heartbeat for a day. Returns the '
-  'database time.';
+  'Records a heartbeat of a worker, with its report and the changes of its circuit breakers; removes workers without a '
+  'heartbeat for a day. Returns the database time.';
 
 CREATE OR REPLACE FUNCTION declare_outbox_rail(
   p_rail_type text, p_money boolean, p_fields jsonb, p_declared_by text, p_serving boolean DEFAULT false
@@ -112,14 +160,20 @@ AS $$
 DECLARE
   v_now timestamptz := clock_timestamp();
   v_defect text := payload_defect(p_detail);
+  v_before jsonb;
 BEGIN
   PERFORM check_id('p_worker_id', p_worker_id);
   IF v_defect IS NOT NULL THEN
     PERFORM refuse_argument('p_detail', v_defect);
   END IF;
+  SELECT w.detail INTO v_before FROM outbox_workers w WHERE w.worker_id = p_worker_id FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
   UPDATE outbox_workers w SET last_seen_at = v_now, stopped_at = v_now, detail = p_detail
   WHERE w.worker_id = p_worker_id;
-  RETURN FOUND;
+  PERFORM record_breaker_changes(p_worker_id, v_now, v_before, p_detail);
+  RETURN true;
 END
 $$;
 COMMENT ON FUNCTION deregister_outbox_worker(text, jsonb) IS

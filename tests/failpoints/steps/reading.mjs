@@ -60,6 +60,7 @@ export function readingSteps(tools) {
       ])
         await read(look())
       await outbox.readRailFields(look(), 'resend')
+      await outbox.readWorkerHistory(look(), { railType: 'resend', workerId: null })
       await outbox.readPausesOf(look(), { railType: 'resend', participantId: 'p', ordered: true })
       await outbox.isLimitProposal(look(), randomUUID())
       const range = { from: new Date(0), to: new Date(86_400_000), railType: 'resend' }
