@@ -43,19 +43,25 @@ test('the layout of the overview does not move when events change its numbers', 
   const { railType } = await enqueue(fixture.db)
   const row = page.getByRole('region', { name: 'Rails' }).locator('tr', { hasText: railType })
   await row.waitFor()
-  await page.evaluate(`new Promise((resolve) => {
-    globalThis.shifts = []
-    new PerformanceObserver((list) => shifts.push(...list.getEntries())).observe({ type: 'layout-shift' })
-    setTimeout(resolve, 500)
-  })`)
   const pending = page.locator('.figure', { hasText: 'Pending' }).locator('.figure-value')
-  const before = Number(await pending.innerText())
-  for (let more = 1; more <= 3; more += 1) {
-    await enqueue(fixture.db, { railType })
-    await expect.poll(() => pending.innerText()).toBe(String(before + more))
+  for (const viewport of [
+    { width: 1440, height: 900 },
+    { width: 390, height: 844 },
+  ]) {
+    await page.setViewportSize(viewport)
+    await page.evaluate(`new Promise((resolve) => setTimeout(() => {
+      globalThis.shifts = []
+      new PerformanceObserver((list) => shifts.push(...list.getEntries())).observe({ type: 'layout-shift' })
+      resolve()
+    }, 500))`)
+    const before = Number(await pending.innerText())
+    for (let more = 1; more <= 3; more += 1) {
+      await enqueue(fixture.db, { railType })
+      await expect.poll(() => pending.innerText()).toBe(String(before + more))
+    }
+    const moved = `shifts.map(({ value, sources }) => value + ' ' + sources.map(({ node }) => node?.className).join())`
+    expect([viewport.width, await page.evaluate(moved)]).toEqual([viewport.width, []])
   }
-  const moved = `shifts.map(({ value, sources }) => value + ' ' + sources.map(({ node }) => node?.className).join())`
-  expect(await page.evaluate(moved)).toEqual([])
   await page.context().close()
 })
 

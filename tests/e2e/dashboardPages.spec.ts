@@ -7,6 +7,7 @@ import { closeAfterAll } from '../support/afterAll.js'
 import { DASHBOARD_VARIANTS, DASHBOARD_PAGES, layoutDefectsOf, type DashboardPage } from '../support/dashboardPages.js'
 import { seedDashboardData, type DashboardData } from '../support/dashboardData.js'
 import { DashboardFixture, visit, type OpenPage } from '../support/dashboardFixture.js'
+import { MILLION_PAYMENTS } from '../support/millionPayments.js'
 
 const fixture = closeAfterAll(await DashboardFixture.set())
 let data: DashboardData
@@ -338,6 +339,25 @@ test('an error of the server is shown with code and request id, and can be retri
     note.getByRole('button', { name: 'Try again' }).click(),
   ])
   expect((await again.response())?.status()).toBe(404)
+})
+
+test('every page fits 390, 1024 and 1440 pixels with 1,000,000 payments', async () => {
+  const { page, browserErrors, goTo } = shared
+  await goTo('')
+  const before = browserErrors().length
+  const defects: string[] = []
+  await page.addInitScript(MILLION_PAYMENTS)
+  await page.reload()
+  for (const one of DASHBOARD_PAGES) {
+    const { name } = one
+    await goToPage(shared, one)
+    if (name === 'overview') await page.locator('.figure-value', { hasText: /^1M$/ }).first().waitFor()
+    if (name === 'payments') await page.locator('.state-counts', { hasText: 'Held 999,999' }).waitFor()
+    if (name === 'holds') await page.locator('tbody tr').nth(99).waitFor()
+    defects.push(...(await layoutDefectsOf(page, name, ['light'])))
+  }
+  expect(defects).toEqual([])
+  expect(browserErrors().slice(before)).toEqual([])
 })
 
 test('docs/reference/screenshots.md shows one screenshot of each page in each variant', () => {

@@ -74,8 +74,8 @@ export async function layoutDefectsOf(
 
 /**
  * Finds a page wider than the screen, tables and lists with columns beyond their right edge (free text must wrap
- * instead), and lists that scroll beside a page that scrolls. Waits two frames, so that the layout has followed the
- * screen.
+ * instead), numbers and words wider than their box, and lists that scroll beside a page that scrolls. Waits two frames,
+ * so that the layout has followed the screen.
  */
 async function findDefects(page: Page): Promise<string[]> {
   return page.evaluate(`new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => {
@@ -84,10 +84,13 @@ async function findDefects(page: Page): Promise<string[]> {
     const all = [...document.querySelectorAll('body *')]
     const scrolls = ({ scrollHeight, clientHeight }) => scrollHeight > clientHeight + 1
     const scrollers = all.filter((one) => scrolls(one) && /auto|scroll/.test(getComputedStyle(one).overflowY))
+    const boxes = [...document.querySelectorAll('.figure, .figure-value, .count, .button, .state, .state-counts, h1, h2')]
+    const spilled = boxes.filter(({ scrollWidth, clientWidth }) => clientWidth > 0 && scrollWidth > clientWidth + 1)
     const cutOff = [...document.querySelectorAll('.table-wrap, .vlist-head')].filter((one) => one.scrollWidth > one.clientWidth)
     resolve([
       ...(scrollWidth > innerWidth ? [scrollWidth - innerWidth + ' pixels wider than the screen'] : []),
       ...(isTaller ? scrollers.map((one) => 'second scroll bar: ' + one.className) : []),
+      ...spilled.map((one) => 'text beyond its box: ' + one.className + ' ' + one.textContent.slice(0, 40)),
       ...cutOff.map((one) => 'cut off: ' + one.closest('[aria-label]').getAttribute('aria-label')),
     ])
   })))`)

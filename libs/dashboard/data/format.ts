@@ -7,6 +7,11 @@ export function count(value: number | string): string {
   return number < 1_000_000 ? GROUPED.format(number) : COMPACT.format(number)
 }
 
+/** Formats a count for a badge or a narrow column, which have room for about five characters. */
+export function shortCount(value: number | string): string {
+  return Number(value) < 10_000 ? count(value) : COMPACT.format(Number(value))
+}
+
 /** Returns the noun for a count: `payment` for 1, else `payments`. */
 export function plural(value: number | string, one: string, many = `${one}s`): string {
   return Number(value) === 1 ? one : many

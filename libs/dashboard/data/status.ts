@@ -3,7 +3,7 @@ import type { Me, Status } from '../../http/index.js'
 import { readMe, readStatus } from './api.js'
 import { pause } from './clock.js'
 import { problemOf, type ShownProblem } from './client.js'
-import { count, plural } from './format.js'
+import { shortCount, plural } from './format.js'
 import { me } from './me.js'
 import { onServerEvent } from './stream.js'
 
@@ -69,21 +69,21 @@ function accept(given: Status): void {
   const { queue } = given
   const firing = given.alerts.filter(({ state }) => state === 'firing').length
   navBadges.value = {
-    '': { count: count(firing), tone: 'bad', meaning: plural(firing, 'alert fires', 'alerts fire') },
+    '': { count: shortCount(firing), tone: 'bad', meaning: plural(firing, 'alert fires', 'alerts fire') },
     // Counts only the last hour, because older dead letters mostly need no action. Cancelled payments are not dead
     // letters.
     dlq: {
-      count: count(
+      count: shortCount(
         Number(queue.failedLastHour) - Number(queue.cancelledLastHour) - Number(queue.messages.deadLastHour),
       ),
       tone: 'bad',
       meaning: 'in the last hour',
     },
     holds: {
-      count: count(Number(queue.heldCount) - Number(queue.messages.heldCount)),
+      count: shortCount(Number(queue.heldCount) - Number(queue.messages.heldCount)),
       tone: 'held',
       meaning: 'waiting',
     },
-    contradictions: { count: count(queue.unreviewedContradictionCount), tone: 'bad', meaning: 'to review' },
+    contradictions: { count: shortCount(queue.unreviewedContradictionCount), tone: 'bad', meaning: 'to review' },
   }
 }

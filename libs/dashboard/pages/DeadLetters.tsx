@@ -47,7 +47,7 @@ export function DeadLetters() {
         <PagedTable
           label="Dead letters"
           from={dead}
-          columns={['Payment', 'Amount', 'Rail', 'Why', 'Attempts', 'Ended', '']}
+          columns={['Payment', 'Amount', 'Rail', 'Why', { number: 'Attempts' }, 'Ended', '']}
           row={(value) => (
             <DeadRow
               key={value.item.outboxId}
@@ -99,7 +99,9 @@ function DeadRow({ dead, selection, onChoose, onReplace, onDone }: DeadRowProps)
         {errorMessage === null ? null : <div class="quiet clamp">{errorMessage}</div>}
         {proposal === null ? null : <ProposalNote proposal={proposal} onDone={onDone} />}
       </td>
-      <td data-label="Attempts">{item.lastAttemptNo ?? '–'}</td>
+      <td data-label="Attempts" class="numeric">
+        {item.lastAttemptNo ?? '–'}
+      </td>
       <td data-label="Ended">
         <RelativeTime at={item.lastAttemptAt} />
       </td>

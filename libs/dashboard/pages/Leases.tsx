@@ -37,7 +37,7 @@ export function Leases() {
         <PagedTable
           label="Leases"
           from={leases}
-          columns={['Resource', 'State', 'Holder', 'Token', 'Held since', 'Expires']}
+          columns={['Resource', 'State', 'Holder', { number: 'Token' }, 'Held since', 'Expires']}
           row={({ resource, owner, state, fencingToken, acquiredAt, expiresAt }) => (
             <tr key={resource}>
               <td data-label="Resource">
@@ -47,7 +47,9 @@ export function Leases() {
               <td data-label="Holder" class="mono">
                 {owner}
               </td>
-              <td data-label="Token">{fencingToken}</td>
+              <td data-label="Token" class="numeric">
+                {fencingToken}
+              </td>
               <td data-label="Held since">
                 <RelativeTime at={acquiredAt} />
               </td>

@@ -113,7 +113,7 @@ export function LimitTable({ limits, onRemove }: LimitTableProps) {
             {limit.used === null ? '–' : moneyText(limit.used, limit.currency)}
             {limit.exceededAt === null ? null : <Exceeded at={limit.exceededAt} />}
           </td>
-          <td data-label="Set">
+          <td data-label="Set" class="text">
             <RelativeTime at={limit.setAt} /> <div class="quiet">by {limit.setBy}</div>
           </td>
           <td class={onRemove !== undefined && hasScope('operate') ? 'actions' : 'empty-cell'}>
@@ -278,5 +278,5 @@ function ruleText({ kind, limit, currency, windowSeconds, approvals }: Rule): st
 }
 
 function moneyText(amount: string, currency: string | null): string {
-  return currency === null ? grouped(amount) : `${grouped(amount)} ${currency}`
+  return currency === null ? grouped(amount) : `${grouped(amount)}\u00a0${currency}`
 }

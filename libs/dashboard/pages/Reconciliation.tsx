@@ -59,7 +59,15 @@ export function Reconciliation() {
             <PagedTable
               label="Runs"
               from={runs}
-              columns={['Compared', 'Rail', 'Statement', 'Entries', 'Matched', 'Findings', 'Open']}
+              columns={[
+                'Compared',
+                'Rail',
+                'Statement',
+                { number: 'Entries' },
+                { number: 'Matched' },
+                'Findings',
+                'Open',
+              ]}
               row={(value) => <RunRow key={value.runId} run={value} />}
               empty={<></>}
             />
@@ -201,10 +209,14 @@ function RunRow({ run }: { readonly run: Run }) {
         {statementIds.join(', ') || format}
         <div class="quiet">{periodText(periodFrom, periodTo)}</div>
       </td>
-      <td data-label="Entries">{count(entries)}</td>
-      <td data-label="Matched">{count(counts.matched)}</td>
+      <td data-label="Entries" class="numeric">
+        {count(entries)}
+      </td>
+      <td data-label="Matched" class="numeric">
+        {count(counts.matched)}
+      </td>
       <td data-label="Findings">{resultText(counts) || 'none'}</td>
-      <td data-label="Open">
+      <td data-label="Open" class="nowrap">
         {openFindings === 0 ? (
           '0'
         ) : (

@@ -2,12 +2,12 @@ import type { ComponentChildren } from 'preact'
 import type { PagesHandle } from '../data/usePages.js'
 import { ProblemNote } from './ProblemNote.js'
 import { Skeleton } from './Skeleton.js'
-import { Table } from './Table.js'
+import { Table, type TableProps } from './Table.js'
 
 interface PagedTableProps<T> {
   readonly label: string
   readonly from: PagesHandle<T>
-  readonly columns: readonly string[]
+  readonly columns: TableProps['columns']
   readonly row: (value: T) => ComponentChildren
   readonly empty: ComponentChildren
 }

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact'
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 
-interface TableProps {
+export interface TableProps {
   readonly label: string
   /** Headings. An object marks a column of numbers, an empty text the column of actions. */
   readonly columns: readonly (string | { readonly number: string })[]

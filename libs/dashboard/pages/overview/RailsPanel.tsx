@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import type { Rail } from '../../../http/index.js'
 import { pathTo } from '../../app/router.js'
 import { pauseOutbox, resumeOutbox } from '../../data/api.js'
-import { count, duration } from '../../data/format.js'
+import { count, duration, shortCount } from '../../data/format.js'
 import { hasScope } from '../../data/me.js'
 import { refreshStatus } from '../../data/status.js'
 import { Empty } from '../../parts/Empty.js'
@@ -63,13 +63,13 @@ function RailRow({ rail, onChoose }: { readonly rail: Rail; readonly onChoose: (
         {workers === 0 ? <span class="quiet">no worker</span> : <StateTag state={breakerOf(rail)} />}
       </td>
       <td data-label="Pending" class="numeric">
-        {count(pending)}
+        {shortCount(pending)}
       </td>
       <td data-label="In flight" class="numeric">
-        {count(inFlight)}
+        {shortCount(inFlight)}
       </td>
       <td data-label="Held" class="numeric">
-        {count(held)}
+        {shortCount(held)}
       </td>
       <td data-label="Oldest due" class="numeric">
         {duration(oldestDueAgeSeconds)}

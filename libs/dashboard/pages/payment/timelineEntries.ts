@@ -164,7 +164,7 @@ function rank(name: string): number {
 function factsOf(detail: OutboxEvent['detail']): Entry['facts'] {
   const entries = Object.entries(detail).filter(isForPeople)
   const sorted = entries.toSorted(([a], [b]) => rank(a) - rank(b) || (a < b ? -1 : 1))
-  return given(sorted.map(([name, value]) => [name.replaceAll('_', ' '), textOf(name, value)]))
+  return given(sorted.map(([name, value]) => [wordsOf(name), textOf(name, value)]))
 }
 
 /** Returns whether people see a fact. Hides the hash of a lease token, which only the replay needs. */
@@ -172,9 +172,15 @@ function isForPeople([name]: [string, unknown]): boolean {
   return name !== 'lease_token_hash'
 }
 
+/** Returns the words of a fact; those of a latency as in the facts of an attempt. */
+function wordsOf(name: string): string {
+  return name === 'latency_ms' ? 'took' : name.replaceAll('_', ' ')
+}
+
 /** Formats a value. Times of events are microseconds; other values that are not text become JSON. */
 function textOf(name: string, value: unknown): string | null {
   if (value === null || value === undefined) return null
+  if (name === 'latency_ms' && typeof value === 'number') return milliseconds(value)
   if (name.endsWith('_at') && typeof value === 'number') return new Date(value / 1_000).toISOString()
   return typeof value === 'string' ? value : JSON.stringify(value)
 }
