@@ -20,7 +20,11 @@ import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 const db = await useTestDatabase()
 let answer = 200
-const server = closeAfterAll(await startRailServer((_request, response) => response.writeHead(answer).end()))
+const server = closeAfterAll(
+  await startRailServer((_request, response) => {
+    response.writeHead(answer, answer === 307 ? { location: `${server.url}/elsewhere` } : {}).end()
+  }),
+)
 const login = await db.createLogin('notifier', {
   roles: ['executor', 'ingest', 'readonly', 'control'].map((role) => `symphony_${role}`),
 })
@@ -135,6 +139,12 @@ describe('a notice of an alert', () => {
     expect(headers['webhook-signature']).toBe(`v1,${hmac}`)
   })
 
+  test('is refused if the channel redirects it, and is not sent to the other address', async () => {
+    answer = 307
+    expect(await sendNotice(channelOf('json'), NOTICE)).toMatch(/^the channel did not answer/)
+    expect(server.received.map(({ path }) => path)).toEqual(['/hook'])
+  })
+
   test('fails with a reason that names neither URL nor key if the channel refuses it', async () => {
     answer = 500
     expect(await sendNotice(channelOf('slack'), NOTICE)).toBe('the channel answered 500')
@@ -179,16 +189,19 @@ describe('an alert with --notify', () => {
     ])
   })
 
-  test('is sent directly and only once if it stops dispatch, and no worker sends it later', async () => {
-    const channel = channelOf('pagerduty')
-    const both = [1, 2].map(() => notifierOf({ channel, firing: () => [FROZEN] }))
-    const counts = await Promise.all(both.map((one) => one.runOnce()))
-    expect(counts.reduce((sum, { sentDirectly }) => sum + sentDirectly, 0)).toBe(1)
-    expect(bodies()).toMatchObject([{ event_action: 'trigger' }])
-    await both[0]!.runOnce()
-    await work(channel)
-    expect(bodies()).toHaveLength(1)
-  })
+  test.each(['SymphonyDispatchFrozen', 'SymphonyAllPaused', 'SymphonyNoWorkerAlive'])(
+    'is sent directly and only once if it stops dispatch: %s',
+    async (name) => {
+      const channel = channelOf('pagerduty')
+      const both = [1, 2].map(() => notifierOf({ channel, firing: () => [name] }))
+      const counts = await Promise.all(both.map((one) => one.runOnce()))
+      expect(counts.reduce((sum, { sentDirectly }) => sum + sentDirectly, 0)).toBe(1)
+      expect(bodies()).toMatchObject([{ event_action: 'trigger' }])
+      await both[0]!.runOnce()
+      await work(channel)
+      expect(bodies()).toHaveLength(1)
+    },
+  )
 
   test('is sent in a later round if it stops dispatch and the first attempt failed', async () => {
     const channel = channelOf('json')

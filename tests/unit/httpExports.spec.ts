@@ -1,7 +1,9 @@
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { ApiKeys } from '../../libs/access/index.js'
 import { csvRecord } from '../../libs/core/index.js'
-import type { HoldPage, OutboxPage } from '../../libs/http/index.js'
+import { call } from '../../libs/db/index.js'
+import type { HoldPage, Identity, OutboxPage } from '../../libs/http/index.js'
+import { OneAtATime } from '../../libs/http/OneAtATime.js'
 import {
   cancelOutboxItem,
   enqueuePaymentOutboxBatch,
@@ -201,6 +203,20 @@ describe('while an export of a key runs,', () => {
   })
 })
 
+function caller(owner: string): Identity {
+  const access = { scopes: ['read'], participants: null, apiKey: null, expiresAt: null } as const
+  return { via: 'token', owner, keyScope: owner, ...access }
+}
+
+test('OneAtATime refuses one more caller than its maximum until one has ended (RATE_LIMITED)', () => {
+  const exports = new OneAtATime('export', 2)
+  const ends = ['one', 'two'].map((owner) => exports.begin(caller(owner)))
+  expect(() => exports.begin(caller('three'))).toThrow(expect.objectContaining({ code: 'RATE_LIMITED' }))
+  ends[0]!()
+  exports.begin(caller('three'))
+  expect(() => exports.begin(caller('one'))).toThrow(expect.objectContaining({ code: 'RATE_LIMITED' }))
+})
+
 const end = async (rail: string, state: 'DISPATCHED' | 'FAILED') =>
   complete(db, await claimOnly(db, rail), {
     state,
@@ -276,6 +292,43 @@ describe('a statement of a participant', () => {
     expect(sums).toContainEqual(expect.objectContaining({ type: 'total', state: 'DISPATCHED', ...rows[0] }))
     const csv = recordsOf(await textAt(path))
     expect(csv.map(({ type, amount }) => [type, amount])).toEqual(statement.map(({ type, amount }) => [type, amount]))
+  })
+
+  test('shows no amount that the field classes of its rail withhold, and counts it apart', async () => {
+    const owner = { participantId: 'discreet', railType: 'discreet-rail' }
+    const fields = JSON.stringify({ '/amount': 'masked' })
+    await call(db.as('symphony_executor'), 'declare_outbox_rail', [owner.railType, true, fields, 'w', true])
+    const { outboxId } = await enqueue(db, { ...owner, payload: { amount: '31.40', currency: 'EUR' } })
+    const { participantId: of } = await enqueue(db, {
+      participantId: owner.participantId,
+      payload: { amount: '1.00', currency: 'EUR' },
+    })
+    await end(owner.railType, 'DISPATCHED')
+    const { control } = await createPerson(db, 'dora')
+    const back = { outboxId, amount: '27.10', currency: 'EUR', code: 'AC04', reference: 'RT-9' }
+    await recordOutboxReturn(control, back)
+    const path = statementAt(of, 'from=2020-01-01&to=2100-01-01')
+    const csv = await textAt(path)
+    expect(
+      recordsOf(csv).map(({ type, state, currency, count, amount }) => [type, state, currency, count, amount]),
+    ).toEqual([
+      ['payment', 'DISPATCHED', 'EUR', '1', ''],
+      ['return', 'RETURNED', 'EUR', '1', ''],
+      ['payment', 'PENDING', 'EUR', '1', '1.00'],
+      ['created', '', 'EUR', '1', '1.00'],
+      ['created', '', '', '1', ''],
+      ['total', 'DISPATCHED', '', '1', ''],
+      ['total', 'PENDING', 'EUR', '1', '1.00'],
+      ['total', 'RETURNED', '', '1', ''],
+      ['closing', '', 'EUR', '1', '1.00'],
+    ])
+    const texts = [csv, await textAt(`${path}&format=ndjson`)]
+    for (const format of ['csv', 'ndjson'])
+      texts.push(await textAt(`/v1/outbox?rail=${owner.railType}&format=${format}`))
+    for (const text of texts) {
+      expect(text).toContain(outboxId)
+      expect(text).not.toMatch(/31\.40|27\.10/)
+    }
   })
 
   test('is refused for an unknown or foreign participant, and for an invalid period', async () => {
