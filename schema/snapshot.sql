@@ -4646,7 +4646,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 310ad50772e82f2d78ffa32a62baea9c68291a32ea78c924690cdc5b6e0a18d8
+-- body: sha256 4f3ba50de64a6de4e59ec188cd389a1ccba3da3afee17d344ff21ac847ab76bd
 COMMENT ON FUNCTION store_search_destinations(bigint, text, uuid[], bytea[]) IS 'Stores the hashes of the destinations of the next block; returns false if it is not the next one, or if the stored hashes have another key.';
 
 -- function trace_context_or_null(text) of symphony_owner

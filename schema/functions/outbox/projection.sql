@@ -219,7 +219,7 @@ BEGIN
   THEN
     PERFORM refuse_argument('p_destination_hmacs', 'one hash of 32 bytes per outbox id');
   END IF;
-  -- Of several processes, one stores the block. A process that read it before a rebuild, or has another key, stores
+  -- Only one of several processes stores the block. A process that read it before a rebuild, or has another key, stores
   -- nothing.
   UPDATE ledger_projection p SET hashed_block = p_block_no, hash_key = p_hash_key
   WHERE p.hashed_block = p_block_no - 1 AND p.last_block >= p_block_no
