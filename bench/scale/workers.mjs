@@ -1,5 +1,5 @@
-// Runs relayers in separate processes (the contender of `npm run bench`). They drain the items that this process
-// enqueues.
+// Runs relayers in separate processes. They drain the items that this process enqueues. Each runs bench/symphony.mjs,
+// the program with which `npm run bench` compares Symphony to its peers.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { enqueueMany } from '../../dist/libs/outbox/index.js'
 import { startContender } from '../contenderProcess.mjs'

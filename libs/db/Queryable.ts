@@ -77,8 +77,8 @@ export interface PoolUsage {
 }
 
 /**
- * Client with an open transaction. The type refuses a `pg.Pool`, which runs each statement in its own transaction;
- * `requireTransaction` refuses further clients at run time.
+ * Client with an open transaction. The type refuses only a `pg.Pool`, which runs each statement in its own transaction.
+ * `requireTransaction` detects some other objects without a transaction at run time.
  */
 export type Tx = Queryable & {
   /** Property of a `pg.Pool` only. */

@@ -1,12 +1,14 @@
 /**
  * Scheduler in the database: timers (once) and jobs (by cron).
  *
- * | state of a timer or run | moved by | a crash there leaves |
+ * | state of a timer or run | next state | after a crash |
  * | --- | --- | --- |
- * | READY | a scheduler makes it a message when due (ENQUEUED), or a claim leases it | the row |
- * | CLAIMED | its holder by `ack` (DONE), `abandon` (READY), `fail` (FAILED); another claim after the lease expires | a lease that expires |
- * | DONE, ENQUEUED, FAILED | terminal; retention removes it | the row |
- * | CANCELLED | terminal: a timer by `cancelTimer`, or a run that returns from a claim after its job was deleted | the row |
+ * | READY | ENQUEUED: a scheduler enqueues its message when it is due. CLAIMED: a claim leases it. | stays READY |
+ * | CLAIMED | DONE by `ack`, READY by `abandon`, FAILED by `fail` | a claim after its lease expires abandons it |
+ * | DONE, ENQUEUED, FAILED, CANCELLED | none: terminal, until retention deletes the row | stays as it is |
+ *
+ * `cancelTimer` makes a timer CANCELLED. An abandoned run becomes CANCELLED instead of READY if its job was deleted. A
+ * timer or run that is abandoned after its 20th claim becomes FAILED.
  *
  * A job is ACTIVE or PAUSED, and has one next due time. One call creates its runs and updates that time. The call
  * succeeds only if the job is unchanged since the scheduler read it, so each occurrence has one run even with many

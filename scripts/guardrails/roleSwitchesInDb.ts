@@ -4,7 +4,7 @@ import { sqlOf } from './sqlFragments.js'
 import { child, list, nodesNamed, text, type SqlNode } from './sqlParser.js'
 import { tokensOf } from './typescriptTokens.js'
 
-/** Only one module switches roles, so that the role of every statement is known. */
+/** Only libs/db and the installer switch roles, so that the role of every statement is known. */
 export const roleSwitchesInDb: Guardrail = {
   name: 'roles are switched only by libs/db and by the installer in libs/deployment/db.ts',
   check: (repository) =>

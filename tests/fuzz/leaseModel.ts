@@ -16,7 +16,7 @@ export interface Resource {
   owner: string
   /** Current lease, or null after a release. */
   lease: string | null
-  /** Token, counted from the floor at the start of the sequence. */
+  /** Fencing token, minus the token floor of the database at the start of this sequence of steps. */
   token: number
   expires: Time
 }

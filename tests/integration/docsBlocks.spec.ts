@@ -107,7 +107,7 @@ async function saveFiles(): Promise<void> {
   }
 }
 
-test('tsc accepts the blocks that no test runs: TypeScript strictly, JavaScript not strictly', async () => {
+test('tsc accepts the code blocks of the docs that no test runs (--strict only for TypeScript)', async () => {
   await install()
   await saveFiles()
   expect(await Promise.all([complaints('ts', true), complaints('js', false)])).toEqual(['', ''])

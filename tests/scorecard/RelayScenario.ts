@@ -105,7 +105,7 @@ export class RelayScenario {
     return new RelayScenario(fixture, { db, server, bookFile, bookUrl: book.url }, { railsFile, workerUrl, proxy })
   }
 
-  /** Proxy of a scenario with `proxied`. */
+  /** Proxy before the server. Throws if the scenario was created without the option `proxied`. */
   get proxy(): TcpProxy {
     if (this.#proxy === undefined) throw new Error('this scenario has no proxy')
     return this.#proxy

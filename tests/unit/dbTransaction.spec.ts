@@ -260,7 +260,7 @@ test('closeIdle does not disturb callers that wait for a connection', async () =
   expect(await entries()).toEqual([1, 2])
 })
 
-test('close waits for running work, ends the sessions and refuses later calls', async () => {
+test('Database.close waits for running work, ends the sessions and refuses later calls', async () => {
   const database = fixture.open()
   const working = database.transactionAsRole(fixture.worker, async (tx) => {
     await tx.query('SELECT pg_catalog.pg_sleep(0.2)')
@@ -280,7 +280,7 @@ test('close waits for running work, ends the sessions and refuses later calls', 
   }
 })
 
-test('close ends work that takes longer than closeTimeoutMs (CONNECTION_LOST)', async () => {
+test('Database.close ends work that takes longer than closeTimeoutMs (CONNECTION_LOST)', async () => {
   const database = fixture.open({ closeTimeoutMs: 100 })
   const { opened, open } = gate()
   const stuck = database.transactionAsRole(fixture.worker, async (tx) => {

@@ -464,7 +464,7 @@ describe.each(inRounds(DRIFTS))('a drift that is repaired by $repairedBy', ({ re
     )
   })
 
-  test('has a remedy, and is reported again after a deployment only if it must be repaired by hand', async () => {
+  test('has a remedy, and is reported until it is repaired', async () => {
     expect(findings.every(({ remedy }) => remedy.length > 0)).toBe(true)
     if (repairedBy !== 'hand') await deploy({ url: db.url, schema: db.schema, reapply: repairedBy === 'reapply' })
     expect(await examine(db)).toEqual(repairedBy === 'hand' ? findings : [])

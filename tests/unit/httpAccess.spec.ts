@@ -323,7 +323,7 @@ describe('on an HTTP server,', () => {
     expect([(await me(one)).status, (await me(one)).status]).toEqual([200, 429])
   })
 
-  test('a long body counts as several requests, at most as many as the burst allows', async () => {
+  test('the rate limit counts a long body as several requests, but never as more than its burst', async () => {
     const clock = new HandClock()
     const limited = await openHttpFixture(db, { limits: { requestsPerSecond: 2 }, clock })
     onTestFinished(() => limited.close())

@@ -352,7 +352,7 @@ describe('an amount limit', () => {
     expect((await pay('50', subject)).held).toBe('LIMIT_EXCEEDED')
   })
 
-  test('is no longer exceeded, but keeps its usage, when two people set it again', async () => {
+  test('keeps its usage when two people raise it, and allows payments up to the new amount', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('100', subject))
     expect([(await pay('90', subject)).held, (await pay('20', subject)).held]).toEqual([null, 'LIMIT_EXCEEDED'])
@@ -613,7 +613,7 @@ test('repair deletes expired buckets and skips those that a transaction has lock
   })
 })
 
-test('the full trail of a payment that a limit held reproduces its queue row', async () => {
+test('a replay of the full trail equals the queue row of a payment that a limit held', async () => {
   await withTestDatabase(async (own) => {
     await own.queryNoRole('UPDATE symphony_settings SET full_trail = true')
     const [one, two] = [await createPerson(own, 'one'), await createPerson(own, 'two')]

@@ -436,7 +436,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('is claimed in order if a REPEATABLE READ transaction completes the head during an enqueue', async () => {
+  test('is claimed in order if a REPEATABLE READ completion of the head overlaps another enqueue', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')

@@ -198,7 +198,7 @@ describe('an outcome message', () => {
     expect(await outcomes(lease.outboxId)).toEqual([])
   })
 
-  test('has the next outcomeNo after a redrive, and names the redriven item', async () => {
+  test('has the next outcomeNo after a redrive, and the id of the failed item in redriveOf', async () => {
     const first = await enqueueFailed(db, withTopic())
     const { redrivenAs } = await approve(pavel, await propose(olga, first.outboxId, 'REDRIVE'))
     await pay(await claimOnly(db, first.railType))

@@ -207,7 +207,7 @@ describe('a round of SchedulerWorker', () => {
   })
 })
 
-describe('a running SchedulerWorker', () => {
+describe('SchedulerWorker', () => {
   test('wakes at the next event without polls or notifications', async () => {
     await createTimer(db, { dueAt: new Date(Date.now() + 400) })
     const { worker } = workerWith(NO_POLL)
@@ -242,7 +242,7 @@ describe('a running SchedulerWorker', () => {
     await expect.poll(enqueuedTimers).toBe(1)
   })
 
-  test('can be stopped before it starts and twice, and started again', async () => {
+  test('accepts stop() before start(), a second stop(), and a start() after them', async () => {
     const { worker } = workerWith({ pollMs: 20, listen: false })
     await worker.stop()
     await worker.start()

@@ -143,7 +143,7 @@ function limitedDetail(role: Queryable): string {
       ORDER BY e.booked_on, e.position)) AS detail`
 }
 
-/** Returns SQL for the condition that the field classes `k` of the rail do not hide a field. */
+/** Returns an SQL condition: true if the field classes of the rail (alias `k`) do not hide this payload field. */
 function shown(field: string): string {
   return `NOT COALESCE(ARRAY[k.fields ->> '/${field}', k.fields ->> '/*'] && '{masked,forbidden,encrypted}', false)`
 }

@@ -54,7 +54,7 @@ export interface StatementColumns {
   /** Column with the account. @default the option `account` */
   readonly account?: string
   readonly bankReference?: string
-  /** Column with `true` or `false`. @default false */
+  /** Column with `true` for a reversal, otherwise `false`. Without this column no entry is a reversal. */
   readonly reversal?: string
 }
 
