@@ -207,7 +207,10 @@ function indent(messages) {
 
 function check(name, packageName, words, binary = packageName) {
   heading(name)
-  const result = spawnSync(process.execPath, [binaryOf(packageName, binary), ...words], { cwd: root, stdio: 'inherit' })
+  // Linter and compiler are Go programs. A larger heap saves them a sixth of the CPU time.
+  const env = { GOGC: '400', ...process.env }
+  const program = binaryOf(packageName, binary)
+  const result = spawnSync(process.execPath, [program, ...words], { cwd: root, stdio: 'inherit', env })
   if (result.status !== 0) problems.push(name)
 }
 
