@@ -20,6 +20,8 @@ import { auditLedger } from '../../support/ledgerFixture.js'
 
 /** Shortest run whose measurements are compared. In a shorter one, processes still warm up. */
 const COMPARED_SECONDS_MIN = 1_200
+/** Share of the planned payments that a compared run must enqueue. */
+const PAYMENTS_SHARE_MIN = 0.95
 const SAMPLE_SECONDS_MAX = 10
 const STATEMENT_SECONDS_MAX = 300
 const STATEMENT_SECONDS_MIN = 15
@@ -226,7 +228,12 @@ class Soak {
     const windowSeconds = this.#sampleSeconds
     await this.#sampler.readLatency(this.#startedAt, windowSeconds, this.#down)
     const { gauges } = this.#sampler
-    const growth = this.#seconds < COMPARED_SECONDS_MIN ? [] : findGrowth(gauges, this.#loadSeconds)
+    const isCompared = this.#seconds >= COMPARED_SECONDS_MIN
+    const growth = isCompared ? findGrowth(gauges, this.#loadSeconds) : []
+    // Below its rate, the load is not the one of the bar.
+    if (isCompared && load.payments < this.#size.payments * PAYMENTS_SHARE_MIN) {
+      growth.push(`${load.payments} payments were enqueued, expected ${this.#size.payments}`)
+    }
     const { violations, missed } = await checkRows(scenario, load)
     const { report: audit, defects } = await scenario.audit()
     const remains = await bank.findRemains()

@@ -16,6 +16,11 @@ const PAYMENTS_PER_TICK = PAYMENTS_PER_SECOND / TICKS_PER_SECOND
 const MESSAGES_PER_TICK = 2
 /** One of this many messages is sent again later. */
 const REPEATED_ONE_OF = 5
+/**
+ * Longest duration of the load on a machine that is too slow for its rate: `factor` times the planned one, plus
+ * `slackSeconds`.
+ */
+const DURATION_MAX = { factor: 1.2, slackSeconds: 120 }
 /** Maximum delay that the load catches up after the server was down. */
 const BEHIND_MS_MAX = 1_000
 
@@ -23,7 +28,7 @@ interface SoakLoadOptions {
   readonly scenario: RelayScenario
   readonly shop: OrderShop
   readonly random: Random
-  /** Number of payments after which the load ends. */
+  /** Number of payments after which the load ends. A machine that is too slow enqueues fewer. */
   readonly payments: number
   /** Jobs that are due every second. */
   readonly jobs: number
@@ -34,6 +39,7 @@ export class SoakLoad {
   readonly #options: SoakLoadOptions
   readonly #inbox: Inbox
   #isOver = false
+  #endsAtMs = Infinity
   #running: Promise<unknown> = Promise.resolve()
   payments = 0
   messages = 0
@@ -45,7 +51,9 @@ export class SoakLoad {
 
   /** Starts the load. `finished` resolves after the last payment. */
   async start(): Promise<void> {
-    const { scenario, jobs } = this.#options
+    const { scenario, jobs, payments } = this.#options
+    const { factor, slackSeconds } = DURATION_MAX
+    this.#endsAtMs = performance.now() + ((payments / PAYMENTS_PER_SECOND) * factor + slackSeconds) * 1_000
     const control = scenario.db.as('symphony_control')
     for (let job = 1; job <= jobs; job += 1) {
       await createOrUpdateJob(control, {
@@ -77,7 +85,7 @@ export class SoakLoad {
   async #pay(): Promise<boolean> {
     const { scenario, shop, random, payments } = this.#options
     const count = Math.min(PAYMENTS_PER_TICK, payments - this.payments)
-    if (count <= 0) return false
+    if (count <= 0 || performance.now() > this.#endsAtMs) return false
     const built = Array.from({ length: count }, (_, index) => buildPayment(this.payments + index + 1, random))
     const half = Math.ceil(count / 2)
     const orders = built.slice(0, half).map((payment) => ({
