@@ -19,8 +19,8 @@ import { WorkerHeartbeat } from './WorkerHeartbeat.js'
  * next.
  *
  * It guarantees three things. A call starts only under a lease that outlives the call. An outcome survives a short
- * database outage. A stop releases every lease without a call. It does not guarantee one rail call per item: after an
- * unknown outcome the rail's `onUnknown` decides.
+ * database outage. A stop releases every lease whose rail was not called yet. It does not guarantee one rail call per
+ * item: after an unknown outcome the rail's `onUnknown` decides.
  */
 export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly workerId: string

@@ -115,7 +115,7 @@ describe.each(VERSIONS)('on PostgreSQL %i', (version) => {
     await owned.end()
   })
 
-  test('a login that did not create the roles deploys after the GRANT that the error prints', async () => {
+  test('a login that did not create the roles deploys after the GRANT that its first deploy names', async () => {
     const url = urlOf('by_newcomer', 'newcomer')
     if (version === 15) {
       await deploy({ url, schema: SCHEMA })

@@ -273,7 +273,7 @@ async function forge(reference: string): Promise<void> {
 }
 
 describe('a break of the ledger', () => {
-  test('is recorded at once, and each record counts it until a complete pass finds no break', async () => {
+  test('is recorded at once and in each later verification until a complete pass finds no break', async () => {
     await forge('forged')
     onTestFinished(() => forge('TX-1'))
     const verifier = new LedgerVerifier(executor())

@@ -95,7 +95,7 @@ describe('a request of httpRail', () => {
     })
   })
 
-  it('has {compactReference} in its url, and in its body only if a body function uses it', async () => {
+  it('has the compact reference in its url, and in its body only if a body function uses it', async () => {
     const server = await serve(paid)
     const url = `${server.url}/{compactReference}`
     const reference = '019a8f2e-1b2c-7d3e-8f40-0123456789ab'

@@ -53,7 +53,7 @@ const FIELDS = { '/card': 'encrypted', '/login': 'encrypted', '/note': 'forbidde
 
 const db = await useTestDatabase()
 let folder: string
-/** Texts that each path left behind, by the name of the path. */
+/** Logs, errors and answers of each failing operation, by the name of the operation. */
 const left = new Map<string, string>()
 const logged: string[] = []
 const metrics = new Metrics({ version: 'of the tests' })

@@ -18,7 +18,7 @@ const INSTALLS: readonly (readonly [PostgresVersion, string])[] = [
 ]
 
 const catalogs = new Map<number, Catalog>()
-/** Objects of the same installs after each was created again from its printed definition. */
+/** Objects of the same installs after each object was created again from its printed definition. */
 const reprinted = new Map<number, Catalog>()
 
 beforeAll(async () => {

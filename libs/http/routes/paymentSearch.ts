@@ -153,7 +153,7 @@ function noSearch(detail: string): ProblemError {
   return new ProblemError('DESTINATION_SEARCH_UNAVAILABLE', detail)
 }
 
-/** Maximum number of sealed blocks without hashes: about a minute of sealing. */
+/** Above this number of blocks whose destinations are not hashed, a search is refused: about a minute of sealing. */
 const BLOCKS_BEHIND_MAX = 60n
 
 /** Returns whether the current state of an item matches the filters, except those of the search table. */

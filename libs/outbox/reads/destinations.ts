@@ -16,7 +16,7 @@ export async function readHashing(role: Queryable): Promise<Hashing> {
   return onlyRow(rows)
 }
 
-/** Destinations of the payments that a block enqueued. */
+/** Destinations of the payments whose identities are in a block. */
 export interface BlockDestinations {
   readonly blockNo: bigint
   readonly destinations: readonly { readonly outboxId: string; readonly destination: string }[]

@@ -190,7 +190,7 @@ async function completeMany(
   }
 }
 
-/** Records late outcomes of stale workers, which change nothing else. */
+/** Records late outcomes of stale workers. The ledger keeps them, and the items stay unchanged. */
 async function recordLateOutcomes(executor: RoleHandle, leases: readonly StaleLease[]) {
   const defects: string[] = []
   let kept = 0
