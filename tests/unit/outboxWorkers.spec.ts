@@ -280,7 +280,7 @@ test('a relayer reports a change of its breaker at once, not at its next heartbe
   })
   const relayer = new OutboxRelayer(db.database, rails, {
     workerId: 'opening',
-    heartbeatMs: 60_000,
+    heartbeatMs: 600_000,
     breakerFailures: 1,
     breakerOpenMs: 600_000,
   })
