@@ -117,7 +117,7 @@ describe('checkpoints', () => {
       }
     }
     expect(accepted).toEqual([])
-    expect(() => readCheckpoints(lines.slice(1), publicKey)).toThrow(/line 1 .* does not follow/)
+    expect(() => readCheckpoints(lines.slice(1), publicKey)).toThrow(/line 1 .* lacks the hash of the previous line/)
     expect(() => readCheckpoints(lines.toReversed(), publicKey)).toThrow(/line 1/)
     expect(() => readCheckpoints(lines, generateKeyPairSync('ed25519').publicKey)).toThrow(/signed with another key/)
     await appendFile(file, lines[0]!.slice(0, 20))

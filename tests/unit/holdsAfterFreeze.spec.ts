@@ -1,5 +1,11 @@
 import { beforeAll, describe, expect, test } from 'vitest'
-import { checkDispatchEpoch, freezeDispatch, liftDispatchFreeze, readItemViews } from '../../libs/outbox/index.js'
+import {
+  checkDispatchEpoch,
+  freezeDispatch,
+  liftDispatchFreeze,
+  placeOutboxHold,
+  readItemViews,
+} from '../../libs/outbox/index.js'
 import { symphony } from '../support/commandLine.js'
 import { useTestDatabase } from '../support/database.js'
 import { openHttpFixture } from '../support/httpFixture.js'
@@ -24,17 +30,14 @@ function commandLine(...words: readonly string[]) {
   return symphony(words, { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema })
 }
 
-/** Enqueues an item, freezes and lifts dispatch, and holds the item as unknown. */
+/** Enqueues an item, freezes and lifts dispatch, which makes the outcome of the item unknown, and holds the item. */
 async function heldAfterFreeze(reason: string) {
   const item = await enqueue(db)
   const executor = db.as('symphony_executor')
   await checkDispatchEpoch(executor, WORKER)
   await freezeDispatch(olga.control, reason)
   await liftDispatchFreeze(olga.control, 'books compared')
-  await db.queryNoRole(
-    `UPDATE payment_outbox_pending SET hold_reason = 'OUTCOME_UNKNOWN', held_by = 'w', held_at = now() WHERE outbox_id = $1`,
-    [item.outboxId],
-  )
+  await placeOutboxHold(olga.control, item.outboxId, 'compare with the rail')
   return item
 }
 
