@@ -63,10 +63,10 @@ test('the reliability page has a section per scenario, with results and commit o
 const ran = (commit: string) => `- **Run:** full size, seed 1, commit ${commit}, Node.js 20, 2026-01-01\n`
 
 test('--stale lists results without a commit, of changed sources, and older than the sources', async () => {
-  const scenarios = ['R1', 'R2', 'R3', 'R4'].map((id) => buildScenario(id))
+  const scenarios = ['R1', 'R2', 'R3', 'R4', 'R5'].map((id) => buildScenario(id))
   const head = commitOf().replace('+', '')
   const first = execFileSync('git', ['rev-list', '--max-parents=0', 'HEAD'], { encoding: 'utf8' }).slice(0, 8)
-  const before = `## R1\n\n## R2\n${ran(head)}\n## R3\n${ran(`${head}+`)}\n## R4\n${ran(first)}`
+  const before = `## R1\n\n## R2\n${ran(head)}\n## R3\n${ran(`${head}+`)}\n## R4\n${ran(first)}\n## R5\n${ran('unknown')}`
   const { exitCode, output, page } = await run(['--stale'], scenarios, before)
   expect(exitCode).toBe(1)
   expect(page).toBe(before)
@@ -74,6 +74,7 @@ test('--stale lists results without a commit, of changed sources, and older than
     'R1   no commit',
     `R3   changed sources on ${head}`,
     expect.stringMatching(new RegExp(`^R4 {3}\\d+ commits in libs, schema, embedded since ${first}$`)),
+    'R5   unknown is not in the history of this checkout',
   ])
   const fresh = await run(['--stale', '--only', 'R2'], scenarios, before)
   expect(fresh).toMatchObject({ exitCode: 0, output: ['All 1 results are of these sources.'] })
