@@ -31,6 +31,8 @@ interface Rule {
   readonly replace: (match: string, ...groups: string[]) => string
 }
 
+const UUID = String.raw`[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}`
+
 /** Applied in this order: labelled secrets first, text that only looks like a number last. */
 const RULES: readonly Rule[] = [
   {
@@ -56,21 +58,22 @@ const RULES: readonly Rule[] = [
   // JSON Web Token without a label.
   { pattern: /\beyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)?/g, replace: () => '[token]' },
   // IBAN, grouped by spaces or in one piece. The check digits are not verified, because a mistyped number may be
-  // another person's account.
-  { pattern: /\b[A-Z]{2}\d{2}(?:[ ]?[A-Z0-9]{4}){2,7}(?:[ ]?[A-Z0-9]{1,4})?\b/gi, replace: redactIban },
+  // another person's account. The pattern also matches UUIDs, so that `redactIban` can keep them.
+  {
+    pattern: new RegExp(`${UUID}|\\b[A-Z]{2}\\d{2}(?:[ ]?[A-Z0-9]{4}){2,7}(?:[ ]?[A-Z0-9]{1,4})?\\b`, 'gi'),
+    replace: redactIban,
+  },
   { pattern: /\+\d(?:[ ().-]{0,2}\d){6,14}/g, replace: () => '[phone]' },
   // Digits of cards and accounts, with separators. The pattern also matches UUIDs, so that `redactDigits` can keep
   // them.
-  {
-    pattern: /[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}|\d(?:[\s.–-]{0,2}\d){8,}/gi,
-    replace: redactDigits,
-  },
+  { pattern: new RegExp(`${UUID}|\\d(?:[\\s.–-]{0,2}\\d){8,}`, 'gi'), replace: redactDigits },
 ]
 
 /**
  * Redacts an IBAN. Keeps a match with few digits, which is probably an error code: an IBAN consists mostly of digits.
  */
 function redactIban(match: string): string {
+  if (match.includes('-')) return match
   return match.replaceAll(/\D/g, '').length >= IBAN_DIGITS_MIN ? '[iban]' : match
 }
 
@@ -78,7 +81,7 @@ function redactIban(match: string): string {
 const IBAN_DIGITS_MIN = 7
 
 function redactDigits(match: string): string {
-  if (match.includes('-') && UUID.test(match)) return match
+  if (WHOLE_UUID.test(match)) return match
   const digits = match.replaceAll(/\D/g, '')
   if (digits.length > DIGITS_SEARCHED_MAX) return '[digits]'
   if (holdsCardNumber(digits)) return '[card]'
@@ -87,7 +90,7 @@ function redactDigits(match: string): string {
   return LONG_DIGIT_RUN.test(match) ? '[digits]' : match
 }
 
-const UUID = /^[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}$/i
+const WHOLE_UUID = new RegExp(`^${UUID}$`, 'i')
 const LONG_DIGIT_RUN = /\d{9,}/
 /**
  * Maximum number of digits to search. More digits contain a card number by chance, and the search would take too long.

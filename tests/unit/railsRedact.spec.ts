@@ -58,6 +58,7 @@ describe('redact', () => {
     'HTTP 503 Service Unavailable, try again at 2026-10-17T12:30:45.123Z',
     'reference 018f6b1e-7c9a-7b3e-9f00-012345678901 is in progress',
     'reference 12345678-1234-1234-1234-123456789012 is in progress',
+    'worker host:21772:a7b67c8d-2828-4965-80ac-df53557afa70 has no handler',
     'limit of 10000.00 EUR exceeded by 12.50',
     'ECONNREFUSED: connect ECONNREFUSED 127.0.0.1:4000',
     'code AB12 not listed',
@@ -65,6 +66,15 @@ describe('redact', () => {
     'no token was given',
   ])('keeps "%s"', (text) => {
     expect(redact(text)).toBe(text)
+  })
+
+  it('keeps every UUID', () => {
+    fc.assert(
+      fc.property(fc.uuid(), (id) => {
+        expect(redact(`worker host:1:${id} failed`)).toContain(id)
+      }),
+      { numRuns: 1_000 },
+    )
   })
 
   it('replaces each secret by its type in brackets and keeps the rest', () => {
