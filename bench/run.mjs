@@ -180,7 +180,7 @@ async function freshDatabase(serverUrl) {
   const client = new pg.Client({ connectionString: serverUrl })
   await client.connect()
   await client.query(`CREATE DATABASE ${name}`)
-  // Otherwise a checkpoint of earlier writes could run during the next measurement.
+  // Runs a checkpoint now. Otherwise one for the earlier writes could run during the next measurement.
   await client.query('CHECKPOINT')
   await client.end()
   const url = new URL(serverUrl)

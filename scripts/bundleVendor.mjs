@@ -1,6 +1,6 @@
-// Bundles the used parts of two packages, with their licences, into dist/vendor. Of libphonenumber-js: one function
-// with its numbering plans, 0.1 MB of 10 MB. Of typebox: one file instead of 683 modules, which took a process 0.7 s to
-// load.
+// Bundles the used parts of two packages, with their licences, into dist/vendor. libphonenumber-js becomes one function
+// with its numbering plans: 0.1 MB of 10 MB. typebox becomes one file instead of 683 modules, which took a process 0.7
+// s to load.
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'

@@ -31,7 +31,7 @@ const GRACE_MS = 5_000
 const SIGNALS = { SIGINT: 130, SIGTERM: 143 }
 
 process.exitCode = await main()
-// Pending waits of an interrupted drill would keep the process alive.
+// Exits even if waits of an interrupted drill are still pending.
 setTimeout(() => process.exit(), 500).unref()
 
 async function main() {

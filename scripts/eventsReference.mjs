@@ -141,7 +141,7 @@ function typesOf(file, constraint) {
   return [...list.matchAll(/'(\w+)'/g)].map(([, name]) => name)
 }
 
-/** Throws if a name in the sources has no description here, or a description no source. */
+/** Throws if a name in the sources has no description here, or if a described name is not in the sources. */
 function requireAll(found, meanings) {
   const unknown = found.filter((name) => meanings[name] === undefined)
   const gone = Object.keys(meanings).filter((name) => !found.includes(name))

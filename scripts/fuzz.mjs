@@ -1,4 +1,4 @@
-// Runs random sequences against the models: many more than `npm test`, from a new seed each time:
+// Runs random sequences of calls against the models. It runs many more than `npm test`, each time with a new seed.
 //
 //   npm run fuzz                                        10,000 sequences, divided among the primitives
 //   npm run fuzz -- --only outbox --runs 500            500 sequences of the outbox

@@ -100,7 +100,7 @@ async function waiting() {
   return counts.reduce((sum, { pendingCount }) => sum + Number(pendingCount), 0)
 }
 
-/** Repeats a call without an answer, which is safe under the same id. */
+/** Repeats a call that got no answer. This is safe, because the repeated call has the same id. */
 async function insist(call) {
   for (;;) {
     try {

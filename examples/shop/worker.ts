@@ -1,4 +1,4 @@
-// Dispatches payments until SIGTERM. An unknown outcome is inquired about before anything is sent again.
+// Dispatches payments until SIGTERM. After an unknown outcome, the worker inquires before it sends again.
 import { defineRail, Symphony } from 'symphony-pg'
 import { askTheBank, callTheBank } from './bank.js'
 import { sepa } from './contracts.js'

@@ -268,7 +268,8 @@ async function endedCount(watcher) {
 }
 
 /**
- * Also returns true while the database does not answer, because a real producer does not know the length of the queue.
+ * Returns whether the queue is short enough. Returns true while the database does not answer, because a real producer
+ * does not know the length of the queue.
  */
 async function hasRoom({ watcher, payments }) {
   const status = await readOutboxStatus(watcher).catch(() => undefined)

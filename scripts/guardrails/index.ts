@@ -1,7 +1,7 @@
 /**
  * Rules that the linter cannot express. Each rule is one file, reads only the text of the repository, and is tested
- * with violations in tests/contract. PostgreSQL's parser parses the SQL, a small tokenizer the TypeScript. The linter
- * itself checks imports: module direction, cycles and the driver (.oxlintrc.json, modules.md).
+ * with violations in tests/contract. PostgreSQL's parser parses the SQL, and a small tokenizer reads the TypeScript.
+ * The linter itself checks imports: module direction, cycles and the driver (.oxlintrc.json, modules.md).
  */
 import { dashboardShowsText } from './dashboardShowsText.js'
 import { dispatchingIsNeverStored } from './dispatchingIsNeverStored.js'

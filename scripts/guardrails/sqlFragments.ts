@@ -63,7 +63,7 @@ class SqlReader implements SqlContent {
     try {
       statements = parseSql(sql)
     } catch (error) {
-      // Unparsed SQL could contain violations.
+      // Fails, because SQL that cannot be parsed could contain violations.
       throw new Error(`${this.#file.path}:${firstLine}: PostgreSQL's parser refuses this SQL`, { cause: error })
     }
     for (const statement of statements) this.#addStatement(statement, firstLine, inFunction)

@@ -2,8 +2,8 @@
 import { anchors, plainText, walk } from './markdown.mjs'
 
 /**
- * Returns `[page, heading, address, words]` for each section. Arrays, because property names would double the size of
- * the index.
+ * Returns `[page, heading, address, words]` for each section. An entry is an array, because property names would double
+ * the size of the index.
  */
 export function searchEntries(page) {
   const anchorOf = anchors()

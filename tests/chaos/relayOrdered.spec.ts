@@ -73,7 +73,7 @@ test(
     onTestFinished(() => removeTestFolder(folder))
     const book = new OrderedBook(join(folder, 'book.ndjson'))
     await writeFile(book.path, '')
-    // One hanging call is for the first item of its participant, so at least one call hangs before any kill.
+    // Includes the first item of one participant, so that at least one call hangs before any kill.
     const hanging = [`${pick(random, PARTICIPANTS)}-0`]
     while (hanging.length < HANGING) hanging.push(`${pick(random, PARTICIPANTS)}-${between(random, 1, ITEMS_EACH - 1)}`)
     const railsFile = await writeRailsFile(folder, book.declaration(seed, hanging))
@@ -147,7 +147,7 @@ test(
       [[...HALTING]],
     )
     expect(rows).toEqual([{ halted: resumes, went_on: expect.any(Number) }])
-    // Requires failures in streams that halt and in streams that continue, and kills during a call and at random.
+    // Requires a halted stream, a stream that continued after a failure, a kill during a call and a random kill.
     expect(Math.min(resumes, rows[0]?.went_on ?? 0, killed.leased, killed.atRandom)).toBeGreaterThan(0)
     const { ok, invariants } = await auditLedger(db, { drained: true })
     expect({ ok, broken: invariants.filter((one) => !one.ok) }).toEqual({ ok: true, broken: [] })

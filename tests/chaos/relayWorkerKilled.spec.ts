@@ -85,7 +85,7 @@ async function holdUpCompletions({ fixture: { db, checkpoints }, items }: Scenar
   await keeper.query('BEGIN')
   await keeper.query('SELECT 1 FROM payment_outbox_pending FOR UPDATE')
   for (const [index, { outboxId }] of items.entries()) {
-    // Releases one item at a time. A relayer has at most two completions in progress, and keeps a third in memory.
+    // Releases one item at a time, so that each completion runs alone: a relayer keeps a third completion in memory.
     checkpoints.release(outboxId)
     await expect
       .poll(async () => {

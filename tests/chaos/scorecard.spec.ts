@@ -74,7 +74,7 @@ const SHORT_FORMS: readonly ShortForm[] = [
   {
     invariant: 'payments, messages, jobs and statements take effect once in a mixed load with kills',
     scenario: soak,
-    // Other specs kill schedulers and inbox workers.
+    // Without lasting processes, because other specs kill schedulers and inbox workers.
     size: { payments: 150, killEverySeconds: 0.5, serverKillEvery: 2, workers: 1, lasting: 0, jobs: 2 },
     atLeast: {
       workerKills: 1,

@@ -10,7 +10,7 @@ import { VOLATILITIES } from '../support/sqlFunctions.js'
 // Branch counters would change the function bodies that these tests read.
 const db = await useTestDatabase({ countBranches: false })
 
-/** Runs a query in which `ours` is the schema. */
+/** Runs a query that can read the OID of the schema from `ours`. */
 async function ask<R>(sql: string): Promise<R[]> {
   const { rows } = await db.queryNoRole<R>(
     `WITH ours AS (SELECT n.oid FROM pg_namespace n WHERE n.nspname = $1) ${sql}`,
@@ -25,7 +25,7 @@ async function list(sql: string): Promise<unknown[]> {
 }
 
 describe('functions', () => {
-  test('SECURITY DEFINER functions and string bodies have a search_path that ends in pg_temp', async () => {
+  test('every SECURITY DEFINER function and string body sets search_path to our schema and pg_temp', async () => {
     const path = `search_path=${quotedIfNeeded(db.schema)}, pg_temp`
     const offenders = await ask<{ name: string; path: string | null }>(
       `SELECT p.proname AS name, (SELECT c FROM unnest(p.proconfig) c WHERE c LIKE 'search_path=%') AS path
@@ -34,7 +34,7 @@ describe('functions', () => {
     expect(offenders.filter((one) => one.path !== path)).toEqual([])
   })
 
-  test('only 4 functions with a string body, triggers aside, are SECURITY INVOKER', async () => {
+  test('only 4 functions with a string body are SECURITY INVOKER, not counting trigger functions', async () => {
     expect(
       await list(
         `SELECT p.proname FROM pg_proc p, ours
@@ -44,7 +44,7 @@ describe('functions', () => {
     ).toEqual(['record_deployment', 'refuse_argument', 'require_read_committed', 'set_actor_gateway'])
   })
 
-  test('trigger functions are SECURITY INVOKER', async () => {
+  test('the three trigger functions are SECURITY INVOKER', async () => {
     expect(
       await list(
         `SELECT p.proname FROM pg_proc p, ours
@@ -361,7 +361,7 @@ describe('indexes', () => {
     expect(rows).toEqual([{ definition, usable: true }])
   })
 
-  test('no index predicate calls a function, such as a clock', async () => {
+  test('no index predicate calls a function such as now()', async () => {
     expect(
       await list(
         `SELECT pg_get_expr(i.indpred, i.indrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid, ours
@@ -372,7 +372,7 @@ describe('indexes', () => {
 })
 
 describe('triggers', () => {
-  test('refuse_mutation refuses UPDATE, DELETE and TRUNCATE of ledgers, and TRUNCATE of 5 tables', async () => {
+  test('refuse_mutation refuses UPDATE, DELETE and TRUNCATE on 11 tables, and TRUNCATE on 5 more', async () => {
     expect(
       await ask(
         `SELECT c.relname AS table, t.tgenabled AS mode,
@@ -427,7 +427,7 @@ describe('triggers', () => {
     ])
   })
 
-  test('only two triggers do not call refuse_mutation: NOTIFY of workers and the full_trail record', async () => {
+  test('every trigger calls refuse_mutation, except worker notification and the full_trail record', async () => {
     expect(
       await list(
         `SELECT pg_get_triggerdef(t.oid, true) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid, ours

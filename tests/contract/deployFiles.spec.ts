@@ -16,7 +16,7 @@ const read = (path: string) => readFileSync(join(root, path), 'utf8')
 const DEPLOYMENTS = filesBelow('deploy').filter((file) => /^deploy\/(?:docker|kubernetes|systemd)\//.test(file))
 const PAGES = filesBelow('docs/operate').filter((file) => file.endsWith('.md'))
 
-/** Variables of other programs, or defined by the file itself. */
+/** Variables that Symphony does not read: those of other programs, or those used only inside a file. */
 const OTHER_VARIABLES = new Set([
   'API_PASSWORD',
   'NODE_ENV',

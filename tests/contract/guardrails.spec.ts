@@ -7,7 +7,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 describe('this repository', () => {
   const repository = readRepository(root)
 
-  test('is read by the guardrails without its node_modules', () => {
+  test('is scanned by the guardrails, except for node_modules', () => {
     const paths = repository.map(({ path }) => path)
     expect(paths).toEqual(expect.arrayContaining(['package.json', 'schema/v1/011_payment_outbox.sql', 'bin/symphony']))
     expect(paths.filter((path) => path.startsWith('libs/')).length).toBeGreaterThan(20)
@@ -471,7 +471,7 @@ describe('a violation', () => {
     },
   )
 
-  test('has at least one example in this spec for every rule', () => {
+  test('has an example in this spec for each rule', () => {
     expect(GUARDRAILS.filter(({ name }) => !violations.some(({ rule }) => rule.test(name)))).toEqual([])
   })
 })

@@ -49,7 +49,7 @@ async function textOf(name: string): Promise<string> {
   return rows[0]!.text
 }
 
-/** Returns the fields of each `record_send(ROW(…))` in a text, without alias or parameter. */
+/** Returns the fields of each `record_send(ROW(…))` in a text, without the prefix of a table alias or parameter. */
 function hashedLists(text: string): string[][] {
   return [...text.matchAll(/record_send\(ROW\(/gi)].map(({ index, 0: start }) => {
     const parts = ['']

@@ -194,7 +194,7 @@ describe('verification of the golden ledger', () => {
     }
   })
 
-  test('finds a change of any byte of a block head, of an entry, and of the hash', async () => {
+  test('finds a changed byte in a block head, in its entries and in its hash', async () => {
     const unfound: string[] = []
     for (const [index, block] of blocks.entries()) {
       const forgeries: [string, Block][] = []

@@ -47,7 +47,7 @@ test('the package holds only run-time files and is below 1.5 MB', async () => {
 test('the package contains every page that its README, other pages and declarations link to', async () => {
   const { files, dead } = await deadLinksOfRepository(installation.packageFolder)
   expect(files).toContain('docs/coding/transactions.md')
-  // The package has no pictures, examples, scripts or API reports, which repeat the declarations.
+  // The package leaves out pictures, examples, scripts and API reports. The reports only repeat the declarations.
   const pages = dead.filter((link) => /\.md\b.* \(/.test(link.split(': ')[1]!) && !REPOSITORY_ONLY.test(link))
   expect(pages).toEqual([])
 
@@ -96,9 +96,9 @@ test('every exported subpath leads to packed files, and installing runs no scrip
 })
 
 interface Loaded {
-  /** Names of other packages. */
+  /** Names of the loaded npm packages. */
   readonly packages: readonly string[]
-  /** Names of our modules: folders of dist/libs. */
+  /** Names of the loaded modules of Symphony, which are the folders of dist/libs. */
   readonly modules: readonly string[]
 }
 
@@ -120,7 +120,7 @@ async function loadedBy(specifier: string): Promise<Loaded> {
   }
 }
 
-/** Packages of the driver. */
+/** Packages of the PostgreSQL driver `pg`. */
 const DRIVER = /^(?:pg(?:-.*)?|postgres-(?:array|bytea|date|interval)|xtend)$/
 
 test('importing symphony-pg loads the driver, but neither Fastify nor the command line', async () => {
@@ -189,7 +189,7 @@ test('the first program of the README runs when pasted and prints its documented
   }
 })
 
-/** Links the Node types, but not the types of the driver. */
+/** Links the types of Node into the installation, but not those of the driver. */
 async function linkNodeTypes(): Promise<void> {
   const types = join(installation.folder, 'node_modules', '@types')
   await mkdir(types)
@@ -225,7 +225,7 @@ rabbitRail({ type: 'bank', onUnknown: 'resend', consumersDeduplicate: true, rabb
 rabbitRail({ type: 'bank', onUnknown: 'resend', rabbit })
 `
 
-// `npm run package:check` also compiles with skipLibCheck, and checks `./server`, which is left out here.
+// `npm run package:check` compiles with and without skipLibCheck, and checks `./server`, which this test leaves out.
 test('tsc --strict accepts the README’s program and the subpaths, and refuses typical mistakes', async () => {
   await linkNodeTypes()
   const { exports } = await packedManifest()

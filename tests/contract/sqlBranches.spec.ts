@@ -22,7 +22,7 @@ const TEMPLATE = `branches_${process.pid}_template`
 const CLONES = [`branches_${process.pid}_one`, `branches_${process.pid}_two`] as const
 const READER = `branches_${process.pid}_reader`
 
-/** Every kind of branch, with strings and comments that look like branches. */
+/** A schema with every kind of branch, and with strings and comments that look like branches. */
 const TOY = `
 CREATE TABLE log (note text);
 CREATE FUNCTION every_kind(p_a int) RETURNS text
@@ -257,7 +257,7 @@ describe('markBranches', () => {
     ['an implicit ELSE left out', (marked: string) => marked.replace(`ELSE ${marker()}`, ''), /else_body/],
     ['a changed statement', (marked: string) => marked.replace('RETURN 1', 'RETURN 3'), /changed the function/],
     ['a moved line', (marked: string) => marked.replace('RETURN 1', '\nRETURN 1'), /changed the function/],
-  ])('has its result checked by verifyMarkedBranches, which refuses %s', (_what, corrupt, message) => {
+  ])('writes bodies that verifyMarkedBranches refuses after this damage: %s', (_what, corrupt, message) => {
     const corrupted = define(corrupt(markBranches(body, marker).body))
     expect(() => verifyMarkedBranches(define(body), corrupted, sign)).toThrow(message)
   })

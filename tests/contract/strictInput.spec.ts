@@ -38,7 +38,7 @@ afterAll(async () => {
   await server.end()
 })
 
-describe('with the same payloads,', () => {
+describe('payload checks', () => {
   test.each<[string, unknown, boolean]>([
     ['depth 32', nested(PAYLOAD_DEPTH_MAX), true],
     ['depth 33', nested(PAYLOAD_DEPTH_MAX + 1), false],
@@ -215,7 +215,7 @@ function reads(literal: string): boolean {
   return passes(() => parseStrictJson(`{"a": ${literal}}`))
 }
 
-describe('with the same ids and texts,', () => {
+describe('id and text checks', () => {
   test.each([
     'a',
     '~!',

@@ -49,7 +49,7 @@ beforeAll(async () => {
     APP_URL: `postgres://till:first-secret@${hostname}:${port}${pathname}`,
     JDBC_URL: `jdbc:postgresql://${hostname}:${port}${pathname}?${login.replace(';', '&')}`,
     PDO_DSN: `pgsql:host=${hostname};port=${port};dbname=${pathname.slice(1)};${login}`,
-    // Debian's Go packages are found by their import path.
+    // Without modules, Go finds Debian's packages below GOPATH by their import path.
     GO111MODULE: 'off',
     GOPATH: '/usr/share/gocode',
   }

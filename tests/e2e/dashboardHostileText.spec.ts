@@ -169,7 +169,7 @@ test('scripts in 20 attempts of one payment, and in its payload, are shown as te
   expect(browserErrors()).toEqual([])
 })
 
-test('a page of another origin cannot change anything or read an answer', async () => {
+test('a page of another origin cannot change data or read a response', async () => {
   const { db, http, browser } = fixture
   const actions = http.routes.filter(({ method, access }) => method !== 'GET' && access !== 'open')
   const attempts = actions.map(({ method, path }) => ({

@@ -223,7 +223,7 @@ test('breaker history and throughput of a worker killed by SIGKILL stay on the p
   await worker.kill()
   const before = (await history()).breakerChanges
 
-  // After a day without a heartbeat the worker is forgotten, its history is not.
+  // A heartbeat deletes workers that were silent for a day. Their history stays.
   await db.queryNoRole(`UPDATE outbox_workers SET last_seen_at = now() - interval '25 hours'`)
   await heartbeatOutboxWorker(db.as('symphony_executor'), 'another')
   expect(JSON.parse(await (await http.call('/v1/workers')).text())).toMatchObject({

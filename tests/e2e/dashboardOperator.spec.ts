@@ -115,7 +115,7 @@ describe('the page of a payment', () => {
     expect(await rowOf(page, instructionId).locator('.proposal').count()).toBe(0)
   })
 
-  test('lets one person hold, note and retry a payment whose outcome is known, with a reason', async () => {
+  test('lets one person hold, annotate and retry a payment whose outcome is known, with a reason', async () => {
     const { outboxId, instructionId } = await enqueue(fixture.db)
     const { page, goTo } = olga
     await goTo(`payments/${outboxId}`)
@@ -302,7 +302,7 @@ test('many holds are resolved at once with one decision and one reason by two pe
   for (const { outboxId } of items) expect(await stateOf(outboxId)).toBe('FAILED')
 })
 
-test('the dialogs for many holds show each reason, each proposal and the effect', async () => {
+test('the dialogs for several held payments show each reason, each proposal and its effect', async () => {
   const railType = 'rail-of-two-decisions'
   await declareOutboxRails(fixture.db.as('symphony_executor'), [{ type: railType, money: true, fields: [] }], 'w', {
     serving: true,
@@ -575,7 +575,7 @@ async function pausesOf(name: string): Promise<object[]> {
 }
 
 describe('the Dispatch page', () => {
-  test('explains and lifts a freeze, to which an alert links', async () => {
+  test('explains and lifts a freeze, and an alert links to it', async () => {
     const { railType } = await enqueue(fixture.db)
     expect(await claimOn(fixture.db, railType)).toHaveLength(1)
     await freezeDispatch(

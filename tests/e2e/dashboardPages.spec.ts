@@ -23,7 +23,7 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 const EVERY_RULE = { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }
 const CONTRAST = { type: 'rule', values: ['color-contrast'] }
 
-/** Returns findings of axe as "rule: elements". The debugger injects axe, which the page's policy allows. */
+/** Returns findings of axe as "rule: elements". page.evaluate() injects axe, because it bypasses the page's policy. */
 async function accessibilityDefects(page: Page, runOnly: object = EVERY_RULE): Promise<string[]> {
   if ((await page.evaluate('typeof axe')) === 'undefined') await page.evaluate(AXE)
   return page.evaluate(`(async () => {
@@ -85,7 +85,7 @@ test('every page fits a phone of 360 pixels, with controls at least 44 pixels hi
   await page.context().close()
 })
 
-test('a phone folds the filters of a list into a button, and no filter is alone in a line', async () => {
+test('a phone folds list filters into a button; on wider screens no line has a single filter', async () => {
   const { page, browserErrors, goTo } = shared
   await page.setViewportSize(PHONE.viewport)
   await goTo('payments')
@@ -94,7 +94,7 @@ test('a phone folds the filters of a list into a button, and no filter is alone 
   const rail = page.getByLabel('Rail', { exact: true })
   expect([await filters.getAttribute('aria-expanded'), await rail.isVisible()]).toEqual(['false', false])
   expect(await page.evaluate(ROWS_IN_SIGHT)).toBeGreaterThanOrEqual(6)
-  // The target of the checkbox ends where the link begins.
+  // The touch target of the checkbox ends where the link begins.
   const [box, link] = [page.locator('.vlist-row label').first(), page.locator('.vlist-row a').first()]
   const [target, text] = [(await box.boundingBox())!, (await link.boundingBox())!]
   expect(Math.abs(text.x - target.x - target.width)).toBeLessThan(4)
@@ -176,7 +176,7 @@ test('charts show 1 h to 30 d per rail or participant, and dragging narrows the 
   expect(await page.getByRole('region', { name: 'Breaker history' }).innerText()).toMatch(
     /Closed\s+Open\s+swift\s+pay-worker-1/,
   )
-  // The sum of three workers.
+  // The three figures are sums over three workers.
   expect(await page.getByRole('region', { name: 'Throughput' }).innerText()).toMatch(/\s120\s+6\s+9/)
   expect(await page.getByRole('region', { name: 'Limits' }).innerText()).toContain('No limit applies')
   await page.getByRole('link', { name: 'pay-worker-1:4121:7c1f' }).first().click()
@@ -318,7 +318,7 @@ test('/docs finds an operation, marks optional fields and sends the request with
   await form.getByRole('button').click()
   const body = await form.getByLabel('Body').inputValue()
   expect(body).toContain('railType')
-  // Without consent to a change the browser sends nothing.
+  // The form sends no changing request before the person checks the box.
   expect(await form.getByRole('status').innerText()).toBe('')
   await form.getByRole('checkbox').check()
   await form.getByRole('button').click()

@@ -54,7 +54,7 @@ test('a person signs in, acts, is revoked, signs in again and signs out', async 
   const item = await enqueue(db, { railType: 'idle-rail' })
   const { page, browserErrors, goTo } = await visit(browser, `${http.address}/#/payments/${item.outboxId}`)
   await signIn(page, 'alice')
-  // The provider's own pages name a font and an icon that do not exist here.
+  // Ignores errors up to here: the provider's pages request a font and an icon that do not exist.
   const ofProvider = browserErrors().length
   // The browser is back on the page that the person opened, and the address no longer has the provider's answer.
   expect(page.url()).toBe(`${publicUrl}#/payments/${item.outboxId}`)
@@ -93,7 +93,7 @@ test('a person signs in, acts, is revoked, signs in again and signs out', async 
   await revokeBrowserSession(db.as('symphony_control'), session!.sessionId)
   await page.getByText('The session has ended.').waitFor()
 
-  // The provider still has its own session of the person, so it asks nothing.
+  // The provider still has its own session of the person, so it shows no form.
   await page.getByRole('button', { name: 'Sign in with Example' }).click()
   await page.locator('.side .person', { hasText: 'alice' }).waitFor()
   await goTo('holds')
@@ -109,7 +109,7 @@ test('a person signs in, acts, is revoked, signs in again and signs out', async 
   ])
 })
 
-test('a page of another port of the same host, which gets the cookie, changes and reads nothing', async () => {
+test('a page on another port of the same host can change and read nothing, despite the cookie', async () => {
   const { page } = await visit(browser, http.address)
   await signIn(page, 'mallory-target')
   const actions = http.routes.filter(({ method, access }) => method !== 'GET' && access !== 'open')

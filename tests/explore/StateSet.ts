@@ -1,6 +1,6 @@
 /**
- * Set of texts, as 64-bit hashes, with the step that led to each. About 20 bytes per text. Two texts with one hash would
- * count as one: with five million texts, the chance of one such pair is below one in a million.
+ * Set of state texts, stored as 64-bit hashes with the step that led to each, in about 20 bytes per text. Two texts
+ * with the same hash count as one. With five million texts, the chance of such a pair is below one in a million.
  */
 export class StateSet {
   #table = new Int32Array(1 << 16).fill(-1)

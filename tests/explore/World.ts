@@ -25,7 +25,7 @@ const EXPIRIES_MAX = 3
 
 /**
  * The model of the outbox and its surroundings: two workers that follow dispatchItem.ts, rails with rail books, two
- * people, and faults. `run` changes the state by one step. The world assumes what the documentation asks of users. The
+ * people, and faults. `run` changes the state by one step. The world assumes that users follow the documentation: The
  * approving person compares with the rail book and waits until no request is on its way. `settleMs` of an `inquire`
  * rail lasts as long as a request can be on its way. A `resend` rail pays a reference once. The proposing person may be
  * wrong.
@@ -232,7 +232,7 @@ export class World {
     }
   }
 
-  /** Renews a lease. A worker whose renewal is refused gives up. */
+  /** Renews a lease. A worker whose renewal is refused drops the item. */
   #renew(worker: 0 | 1): void {
     const { item, token } = this.#job(worker)
     try {
@@ -432,7 +432,7 @@ export class World {
 
   // -----------------------------------------------------------------------------------------------------------------
 
-  /** Replaces the times that the last step computed: each item is due at once, and each new lease is live. */
+  /** Replaces times that the last step computed: every item becomes due at once, and every new lease is live. */
   #readTimes(): void {
     for (const item of this.#model.state.items) {
       item.due = PAST

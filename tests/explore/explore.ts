@@ -11,7 +11,7 @@ export interface Exploration {
   readonly states: number
   /** Steps that were tried and not refused. */
   readonly steps: number
-  /** Number of steps within which every state was found. */
+  /** Number of steps up to which every reachable state was visited. */
   readonly depth: number
   /** First violation found, which has the shortest trace. */
   readonly found: Finding | null

@@ -9,8 +9,9 @@ export type StepListener = (step: Step, before: Job | null) => void
 
 /**
  * Lets one worker and two people finish every payment of a world: both workers crash, leases expire, the freeze is
- * lifted, and no further fault happens. Returns a violation if a payment does not end. @param isKnown whether an
- * earlier call has already finished this state
+ * lifted, and no further fault happens. Returns a violation if a payment does not end.
+ *
+ * @param isKnown whether an earlier call has already finished this state
  */
 export function heal(
   world: World,

@@ -19,7 +19,7 @@ export const RULES = [
   'frozen',
   /** No held item is leased. */
   'held',
-  /** One person decides without a second only about items that no call can have paid. */
+  /** A single person decides only about items that no call can have paid. */
   'two people',
 ] as const
 

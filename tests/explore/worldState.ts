@@ -12,7 +12,7 @@ import {
 /** Policy of a rail for unknown outcomes. In this world a rail has the name of its policy. */
 export type RailPolicy = 'hold' | 'inquire' | 'resend'
 
-/** Answer that a worker records: the state, and its change of outcome_unknown. */
+/** Answer that a worker records. It determines the recorded state and the new value of outcome_unknown. */
 export type Answer = 'paid' | 'unknown' | 'refused' | 'refusedForAll' | 'busy' | 'busyForAll'
 
 /** Leased item that a worker processes. */
@@ -60,11 +60,11 @@ export const FUTURE = 1
  * Encodes a state, so that equal texts mean equal futures. Four things make the text smaller than the state:
  *
  * - Workers are interchangeable, because no rule reads their names except to compare them. The worker with the greater
- *   text of its work comes first. If both texts are equal, the smaller text of the whole state counts. `swapped` tells
- *   that the second worker comes first.
+ *   text of its work comes first. If both texts are equal, the smaller text of the whole state is used. `swapped`
+ *   is true if the second worker comes first.
  * - Tokens that no worker remembers are not named. No worker can present them again.
- * - Of the attempts, only their number up to one beyond the retry ceiling, the remembered tokens and the last terminal
- *   outcome count; of the events, only late outcomes. No rule reads the rest.
+ * - Only late outcomes are encoded of the events. Attempts are encoded as their number (at most one beyond the retry
+ *   ceiling), the remembered tokens and the last terminal outcome. No rule reads the rest.
  * - A hold has no reason, because without limits no rule reads it.
  */
 export function encodeState(state: WorldState, ceiling: number): { readonly key: string; readonly swapped: boolean } {
@@ -116,8 +116,8 @@ function encodeItem(item: Item, nameOf: (token: string | null) => string, ceilin
 }
 
 /**
- * Returns C for a cancelled item that was never sent, and c for one that was. A redrive is refused if a later item of
- * its stream was sent.
+ * Returns C for a cancelled item that was never sent, and c for one that was. The difference matters, because a redrive
+ * is refused if a later item of its stream was sent.
  */
 function letterOfCancelled({ attempts }: Item): string {
   return attempts.length === 1 ? 'C' : 'c'

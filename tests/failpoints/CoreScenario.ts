@@ -244,7 +244,7 @@ export class CoreScenario {
       await this.passTimeForRetries()
       return this.isDone()
     }
-    // Less often than by default, because each look writes to the queue that the process works on.
+    // Polls less often than by default, because each poll writes to the queue that the process works on.
     await waitUntil('the process has exited or finished all work', hasEnded, { everyMs: 100 }).catch(
       async (cause: unknown) => {
         throw new Error(`unfinished work: ${JSON.stringify(await this.#left())}`, { cause })

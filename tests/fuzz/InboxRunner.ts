@@ -217,8 +217,8 @@ class Sequence {
         for (const message of model.messages) {
           if (message.due !== null) message.due = at(message.due) + distance
           message.lastSeen = at(message.lastSeen) + distance
-          // `#write` sets the first sighting no later than the last one. A later enqueue gives its place in the claim
-          // order by the first sighting.
+          // A jump back also moves the first sighting, because `#write` sets it no later than the last one. If the
+          // message is enqueued later, its first sighting decides its place in the claim order.
           if (!message.isWork) message.order = Math.min(message.order, message.lastSeen)
           if (message.ended !== null) message.ended = at(message.ended) + distance
           // Claims of one call expire together. A small offset makes the order of their takeover unique.

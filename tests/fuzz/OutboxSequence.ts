@@ -529,7 +529,7 @@ export class OutboxSequence {
     return []
   }
 
-  // Spelling --------------------------------------------------------------------------------------------------------
+  // Arguments and names in the database -----------------------------------------------------------------------------
 
   #instruction({ key, ordered, future, variant, replaces }: EnqueueStep): Instruction {
     const participant = PARTICIPANTS[(key + Number(variant === 1)) % 2]!

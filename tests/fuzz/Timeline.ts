@@ -37,7 +37,7 @@ export class Timeline {
 
   async begin(superuser: Queryable): Promise<void> {
     const { rows } = await superuser.query<{ start: bigint }>('SELECT epoch_micros(clock_timestamp()) AS start')
-    // Whole milliseconds, which a Date can represent.
+    // Rounds down to whole milliseconds, the unit of a Date.
     this.#start = Math.floor(Number(rows[0]!.start) / 1_000) * 1_000
   }
 

@@ -3,8 +3,8 @@ import { at, backoff, exactly, SECOND, type Rule, type Time } from './Timeline.j
 
 /**
  * Model of the inbox, written from the specification. A message is unique by source and id. Claims change the state of
- * enqueued messages, marks that of messages that were only sighted. A message without attempts left is dead until it is
- * revived.
+ * enqueued messages; marks change the state of messages that were only sighted. A message without attempts left is dead
+ * until it is revived.
  */
 export type InboxState = 'seen' | 'processing' | 'done' | 'dead'
 export type Mark = 'processing' | 'done' | 'dead'
@@ -62,7 +62,7 @@ const JUST_NOW: Rule = { since: 'call', min: 0, max: 10 }
 export class InboxModel {
   readonly #messages = new Map<string, Message>()
   /**
-   * Events by message key, kept after the message is purged. Deliveries that repeat the same different content give one
+   * Events by message key, kept after the message is purged. Several deliveries with the same changed content give one
    * event.
    */
   readonly events = new Map<string, string[]>()

@@ -127,7 +127,7 @@ export class OutboxModel {
     )
   }
 
-  /** Whether no hold, no block and no pause of its rail keeps an item from being leased. */
+  /** Whether an item is neither held nor blocked, and its rail is not paused. */
   protected isOpen(item: Item): boolean {
     return item.hold === null && !this.isBlocked(item) && !this.#isPaused('rail', item.rail)
   }
@@ -276,7 +276,10 @@ export class OutboxModel {
     })
   }
 
-  /** Returns attempt_count of the queue row, which stops at the ceiling, while the ledger counts further. */
+  /**
+   * Returns the attempt_count of the queue row. It stops at the retry ceiling, although the ledger may have more
+   * attempts.
+   */
   countOf({ attempts }: Item): number {
     return Math.min(attempts.length, this.#ceiling)
   }
@@ -362,7 +365,7 @@ export class OutboxModel {
 
   // Outcomes ------------------------------------------------------------------------------------------------------
 
-  /** Records one outcome. A batch returns a refusal as a verdict instead. */
+  /** Records one outcome, or throws a refusal. `completeBatch` returns a verdict instead of throwing. */
   complete(worker: string, outcome: Outcome): string {
     this.#liveLease(worker, outcome.item, outcome.token)
     return this.#record(worker, outcome)
@@ -472,7 +475,7 @@ export class OutboxModel {
     return type
   }
 
-  /** Records a return once per reference. The returns of a payment never exceed it. */
+  /** Records a return once per reference. The returns of a payment never exceed its amount. */
   recordReturn(name: string, given: Return): string {
     const item = this.#item(name)
     if (item.isMessage) throw new Refusal('22023')
@@ -625,7 +628,7 @@ export class OutboxModel {
       item.hold = null
       item.unknown = false
       item.streak = 0
-      // A RETRY ends a backoff. An item without an attempt keeps its time.
+      // A RETRY ends a backoff. An item without an attempt keeps its due time.
       if (item.attempts.length > 0 && !this.#isPast(item.due)) item.due = NOW
       return
     }

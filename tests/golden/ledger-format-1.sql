@@ -36,7 +36,7 @@ VALUES
   ('00000000-0000-7000-8000-000000000022', NULL, U&'rail:sepa \+01F3E6', 9223372036854775807, 'PAUSED',
     '00000000-0000-7000-8000-000000000011', U&'\041E\043B\044C\0433\0430', '{}', '2038-01-19 03:14:08+00', 4294967296);
 
--- Enough for three levels of the hash tree.
+-- Adds enough events for three levels of the hash tree.
 INSERT INTO payment_outbox_events (event_id, outbox_id, event_no, event_type, actor, detail, created_at, recorded_xid)
 SELECT ('00000000-0000-7000-8000-0000000001' || lpad(n::text, 2, '0'))::uuid, '00000000-0000-7000-8000-000000000001', n + 1,
   'LEASE_RENEWED', 'worker-1', jsonb_build_object('n', n), '2026-02-03 05:00:00+00'::timestamptz + n * interval '1 minute', 1002 + n / 4

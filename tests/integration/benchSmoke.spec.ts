@@ -54,7 +54,7 @@ describe('the benchmark programs', () => {
     )
   })
 
-  test('measure the growth of queue and ledger, and give each result its bound', async () => {
+  test('measure the growth of queue and ledger, and print each result with its bound', async () => {
     const { figures, reduced } = await benchmark(
       'scale/run.mjs',
       '--quick',
@@ -77,7 +77,7 @@ describe('the benchmark programs', () => {
 })
 
 describe('the benchmark summary', () => {
-  test('compares unkeyed results with unkeyed peers, and keyed batches with keyed pg-boss', () => {
+  test('compares results without keys with unkeyed peers, and keyed batches with keyed pg-boss', () => {
     expect(summarise([buildRound()], CONTENDERS).ratios).toEqual({
       floor: 0.5,
       enqueueBatch: 0.5,

@@ -210,7 +210,7 @@ const CASES = FAULTS.flatMap((fault) =>
   fault.commands.map((command) => [fault.title, command.split(' ').slice(0, 2).join(' '), command, fault] as const),
 )
 
-describe('for a database fault, each command prints a code and a remedy', () => {
+describe('a command prints a code and a remedy after a database fault', () => {
   test.each(CASES)('%s: symphony %s', async (_title, _words, command, fault) => {
     const { url, code, exitCode = 1, remedy } = fault
     const output = await symphony(command.split(' '), { DATABASE_URL: url() })

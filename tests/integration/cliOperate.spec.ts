@@ -224,7 +224,7 @@ describe('filters of lists and of bulk decisions', () => {
     }
   })
 
-  test('accept a known rail with only failed payments, even if the filter matches no item', async () => {
+  test('accept a rail that has only failed payments, even if no item matches the filter', async () => {
     const [item] = await failed(1)
     const rail = ['--rail', item!.railType]
     expect((await command(['holds', 'list', ...rail])).stdout).toContain('No payment is held.')

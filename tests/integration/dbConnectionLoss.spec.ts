@@ -39,7 +39,7 @@ async function sleepers(): Promise<number> {
 
 const caught = (error: unknown) => error
 
-/** ErrorResponse: `E`, the length, then fields that each end in a zero byte. */
+/** Builds an ErrorResponse of the PostgreSQL protocol: `E`, the length, then fields that each end in a zero byte. */
 function fatal(sqlstate: string, message: string): Buffer {
   const fields = Buffer.from(`SFATAL\0VFATAL\0C${sqlstate}\0M${message}\0\0`)
   const length = Buffer.alloc(4)
@@ -266,7 +266,7 @@ test('a session that reports another role is refused (ROLE_UNAVAILABLE)', async 
   await lying.close()
 })
 
-/** BackendKeyData: `K`, the length 12, the process id, the key. */
+/** Changes the process id in BackendKeyData: `K`, the length 12, the process id, the key. */
 function withAnotherPid(chunk: Buffer): Buffer {
   const at = chunk.indexOf(Buffer.from([0x4b, 0, 0, 0, 12]))
   if (at !== -1) chunk.writeInt32BE(chunk.readInt32BE(at + 5) + 1, at + 5)

@@ -230,7 +230,7 @@ describe('a database of embedded:FOLDER after the end of the process that starte
     expect([...ports]).toEqual([Number(new URL(await embeddedUrl(dataDir)).port)])
   })
 
-  test('finds the server if a third process has started it at another port', async () => {
+  test('finds the server if a third process has started it on another port', async () => {
     const { dataDir, port, portOf } = await orphanedDatabase()
     const taken = createServer((socket) => socket.destroy()).listen(port, '127.0.0.1')
     await once(taken, 'listening')

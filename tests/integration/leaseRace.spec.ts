@@ -9,7 +9,7 @@ const db = await useTestDatabase()
 const executor = () => db.as('symphony_executor')
 const HOUR_SECONDS = 3_600
 
-describe('with concurrent calls on one lease,', () => {
+describe('calls on one lease', () => {
   test('PRIM-POSTGRES-LEASE-002 one of 100 acquires of a new resource wins; 99 return null', async () => {
     const resource = buildResource()
     const { values, errors } = await race(db, 'symphony_executor', 100, async (connection) => {

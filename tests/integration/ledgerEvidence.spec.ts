@@ -149,7 +149,7 @@ describe('an evidence bundle', () => {
       /was closed and is missing$/,
     ],
   ])(
-    'is refused with %s of a reconciliation, although its manifest matches the files',
+    'is refused after a forged reconciliation (%s), although its manifest matches the files',
     async (_change, edit, problem) => {
       const bundle = unsigned(await contentsOf(folder))
       expect(acceptsBytes(bytesIn(bundle))).toBe(true)

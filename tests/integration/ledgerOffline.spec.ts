@@ -113,7 +113,7 @@ describe('checkpoints', () => {
         readCheckpoints(changed.split('\n').slice(0, -1), publicKey)
         accepted.push(at)
       } catch {
-        // The changed file must be refused.
+        // Expected: the changed file is refused.
       }
     }
     expect(accepted).toEqual([])

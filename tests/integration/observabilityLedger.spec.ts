@@ -95,7 +95,7 @@ async function countLedger(): Promise<Record<string, number>> {
          GROUP BY state, kind
        UNION ALL SELECT format('time_to_terminal_seconds_count{rail="%s",state="%s"}', rail_type, state), count(*) FROM attempt
          WHERE state IN ('DISPATCHED', 'FAILED') AND claimed_at IS NOT NULL GROUP BY rail_type, state
-       -- Claims, without takeovers and claims after a repair: those items had been claimed before.
+       -- Omits takeovers and claims after a repair, because their items had been claimed before.
        UNION ALL SELECT 'claim_lag_seconds_count', count(*) FROM payment_outbox_events claimed
          WHERE claimed.event_type = 'LEASE_CLAIMED' AND claimed.actor LIKE 'relayer-%' AND 'LEASE_EXPIRED_REPAIRED' IS DISTINCT FROM (
            SELECT before.event_type FROM payment_outbox_events before
@@ -109,7 +109,8 @@ async function countLedger(): Promise<Record<string, number>> {
        -- A worker that is alive reports each of its expired leases as lost.
        UNION ALL SELECT 'lease_lost_count', count(*) FROM attempt
          WHERE state = 'ZOMBIE_REQUEUE' AND worker_id LIKE 'relayer-%'
-       -- A contradiction by the actor of its attempt is a completion; any other is a late outcome.
+       -- A TERMINAL_BLOCKED event by the worker of its attempt comes from a completion. One by another actor is a late
+       -- outcome.
        UNION ALL SELECT 'late_outcomes_total', count(*) FROM payment_outbox_events e
          LEFT JOIN payment_outbox_attempts a ON a.attempt_id = e.attempt_id
          WHERE e.event_type = 'LATE_OUTCOME' OR (e.event_type = 'TERMINAL_BLOCKED' AND a.worker_id <> e.actor)

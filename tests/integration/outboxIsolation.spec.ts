@@ -42,7 +42,7 @@ const acts: readonly ((connection: Connection, lease: Lease) => Promise<unknown>
   (connection, lease) => renewOutboxLease(connection, lease, WORKER, 600),
 ]
 
-describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('in %s transactions,', (level) => {
+describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('transactions under %s', (level) => {
   /** Opens a transaction and takes its snapshot, so that later commits are invisible to it. */
   async function oldSnapshot(role: string): Promise<Connection> {
     const connection = await openConnection(db, role)

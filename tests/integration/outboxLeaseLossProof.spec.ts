@@ -55,7 +55,7 @@ interface Loss {
   readonly recorded?: { readonly attemptNo: number; readonly state: string }
 }
 
-/** Ways to have no live lease. */
+/** Situations in which a worker has no live lease. */
 const losses: Readonly<Record<string, () => Promise<Loss>>> = {
   'a wrong token': async () => ({ ...(await createLease()), leaseToken: randomUUID() }),
   'the token of another item': async () => ({ ...(await createLease()), leaseToken: (await createLease()).leaseToken }),

@@ -296,7 +296,7 @@ describe('a started relayer', () => {
   })
 })
 
-describe('the relayer’s handling of a failing or slow rail', () => {
+describe('a relayer with a failing or slow rail', () => {
   test('opens the circuit breaker of the rail, and records no attempt while it is open', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType }, () => {

@@ -12,7 +12,10 @@ const db = await useTestDatabase()
 
 const LEASE_SECONDS = 600
 
-/** Builds a worker with a movable monotonic clock. Moving it looks like a move of the database clock the other way. */
+/**
+ * Builds a worker with a movable monotonic clock. Moving it has the same effect as moving the database clock the other
+ * way.
+ */
 function buildWorker() {
   const { railType } = buildInstruction()
   const rail = recordingRail({ type: railType })

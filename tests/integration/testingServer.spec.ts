@@ -13,7 +13,7 @@ async function withClient<T>(url: string, body: (client: Client) => Promise<T>):
   }
 }
 
-test('createTestSymphony replaces an invalid template of a test server; stop() ends the server', async () => {
+test('createTestSymphony replaces an invalid template database; stop() ends the test server', async () => {
   const server = await startTestServer()
   const template = new URL(server.url)
   template.pathname = `/${templateName('symphony')}`

@@ -114,7 +114,7 @@ describe('a handler that writes through tx', () => {
     )
   })
 
-  test('runs with the rights of the login without handlerRole', async () => {
+  test('runs with the rights of the login if handlerRole is not set', async () => {
     const message = await send()
     const roles: unknown[] = []
     const handle: TopicHandler = async (_, { tx }) => {
@@ -126,7 +126,7 @@ describe('a handler that writes through tx', () => {
     expect(await ledger(db, message.outboxId)).toEqual(['1 DISPATCHED'])
   })
 
-  test('cannot use the rights of Symphony', async () => {
+  test('cannot call functions of Symphony through tx (permission denied)', async () => {
     const message = await send()
     const handle: TopicHandler = async (_, { tx }) => {
       await tx.query(`SELECT * FROM ${db.qualify('claim_outbox_batch')}(1, 'w', 60)`)
@@ -339,7 +339,7 @@ describe('a connection lost at COMMIT', () => {
 })
 
 describe('connections of a relayer', () => {
-  test('are half reserved for renewals, so that waiting handlers lose no lease', async () => {
+  test('reserve one half for renewals, so that waiting handlers lose no lease', async () => {
     const database = openDatabase({ url: worker.url, schema: db.schema, connectionsMax: 2 })
     onTestFinished(() => database.close())
     const messages = await Promise.all(Array.from({ length: 6 }, send))

@@ -79,5 +79,5 @@ export class FailoverChain {
   }
 }
 
-/** The fixture uses the same value. A standby with fewer connections than its primary refuses to start. */
+/** Same value as in the fixture, because a standby with fewer connections than its primary refuses to start. */
 const SETTINGS = { max_connections: '200' }

@@ -60,7 +60,7 @@ export class OrderShop {
     )
   }
 
-  /** Cancels an order together with its payment. A server that is down interrupts it; nothing is repeated. */
+  /** Cancels an order together with its payment. Does not repeat the cancellation if the server is down. */
   async cancel(instructionId: string, { commits }: { readonly commits: boolean }): Promise<void> {
     try {
       await this.#role.transaction(async (tx) => {

@@ -74,7 +74,7 @@ export class WorkerFleet {
     const log = openSync(logFile, 'a')
     const child = spawn(process.execPath, command?.(workerId) ?? this.#workerCommand(workerId), {
       env,
-      // Workers exit when this pipe closes, which the kernel does however this process ends.
+      // Workers exit when this pipe closes. The kernel closes it however this process ends.
       stdio: ['pipe', 'pipe', log],
     })
     closeSync(log)

@@ -33,7 +33,7 @@ interface Kind {
 
 const ANY = ['inquire', 'resend', 'hold'] as const
 
-/** Behaviour of the rail. Payments of no kind succeed at the first call. */
+/** Behaviour of the rail for a share of the payments. All other payments succeed at the first call. */
 const KINDS: readonly Kind[] = [
   { perThousand: 60, rails: ANY, simulate: ['terminal'] },
   { perThousand: 10, rails: ['resend'], simulate: ['retryable', 'terminal'] },
@@ -43,7 +43,8 @@ const KINDS: readonly Kind[] = [
   { perThousand: 10, rails: ['inquire'], simulate: ['timeoutAfterPaying', 'success'] },
   { perThousand: 10, rails: ['inquire', 'resend'], simulate: ['garbage', 'success'] },
   { perThousand: 5, rails: ['resend'], simulate: ['duplicate'] },
-  // Held with an unknown outcome: paid without an answer, and not paid.
+  // The payments of these two lines are held with an unknown outcome: the first is paid without an answer, the second
+  // unpaid.
   { perThousand: 15, rails: ['hold'], simulate: ['timeoutAfterPaying'] },
   { perThousand: 15, rails: ['hold'], simulate: ['garbage'] },
   { perThousand: 20, rails: ['hold'], simulate: ['slow', 'success'] },

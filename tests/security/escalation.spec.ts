@@ -36,7 +36,7 @@ interface Attempt {
 const NO_RIGHT = ['42501']
 
 const ATTEMPTS: readonly Attempt[] = [
-  // Another identity
+  // Use of another identity
   attempt('executor', 'SET ROLE to the owner', 'SET ROLE symphony_owner'),
   attempt('executor', 'SET ROLE to the operators', 'SET ROLE symphony_control'),
   attempt('control', 'SET ROLE to the workers', 'SET ROLE symphony_executor'),
@@ -218,7 +218,7 @@ const ATTEMPTS: readonly Attempt[] = [
   attempt('executor', 'a foreign data wrapper', 'CREATE FOREIGN DATA WRAPPER w'),
   attempt('executor', 'a schema', 'CREATE SCHEMA another'),
 
-  // Reading what is hidden
+  // Reads of hidden data
   attempt('executor', 'the queue', 'SELECT 1 FROM $S.payment_outbox_pending'),
   attempt('control', 'a lease token', 'SELECT lease_token FROM $S.payment_outbox_pending'),
   attempt(
@@ -301,7 +301,7 @@ const ATTEMPTS: readonly Attempt[] = [
   attempt('readonly', 'LOAD of a library', `LOAD 'auto_explain'`),
   attempt('readonly', 'a library for later sessions', `SET session_preload_libraries = 'auto_explain'`),
 
-  // Disturbing others
+  // Disturbance of other sessions
   attempt('executor', 'a row lock', 'SELECT 1 FROM $S.payment_outbox_pending FOR UPDATE'),
   attempt('control', 'a row lock where it may read', 'SELECT 1 FROM $S.payment_outbox_attempts FOR UPDATE'),
   attempt('control', 'the weakest row lock', 'SELECT 1 FROM $S.payment_outbox_pending FOR KEY SHARE'),
@@ -811,7 +811,7 @@ async function lifeUnder(setting: string): Promise<string> {
   return participantId
 }
 
-/** Another client enqueues, claims and completes. A block would exceed the test's time limit. */
+/** Lets another client enqueue, claim and complete. If the attacker blocked it, the test would time out. */
 async function completesPayments(): Promise<string> {
   const { railType } = await enqueue(db)
   const lease = await claimOnly(db, railType)

@@ -10,7 +10,7 @@ import { collect, readAll } from '../support/camtXml.js'
 
 /** Size of the files that are read for their memory. `npm run security -- --only S5` reads 1 GB. */
 const MEGABYTES = Number(process.env['SYMPHONY_TEST_STATEMENT_MB'] ?? 100)
-/** A tenth of that for valid files, which are read to their end. */
+/** Size of valid files: a tenth of MEGABYTES, because they are read to their end. */
 const VALID_MEGABYTES = MEGABYTES / 10
 const MEMORY_MEBIBYTES_MAX = 200
 

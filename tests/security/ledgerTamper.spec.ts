@@ -30,7 +30,7 @@ beforeAll(async () => {
   superuser = await openConnection(fixture.db)
 })
 
-test('an unchanged ledger verifies without a break, every time', async () => {
+test('repeated verification of an unchanged ledger finds no break', async () => {
   for (let run = 0; run < CLEAN_RUNS; run += 1) {
     const { breaks, openRows, openBlocks } = await fixture.verify(checkpoints)
     expect({ breaks, openRows, openBlocks }).toEqual({ breaks: [], openRows: 0, openBlocks: 0 })
@@ -63,7 +63,7 @@ test.each([
   for (const column of await columnsOf(superuser, table)) {
     await superuser.query('BEGIN')
     await disableGuards(superuser)
-    // Constraints would refuse some values, and a superuser could drop them.
+    // Drops constraints, as a superuser can, because they would refuse some values.
     await superuser.query(`ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${table}_known_kind`)
     await superuser.query(`ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${table}_known_severity`)
     await superuser.query(`ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${table}_known_format`)

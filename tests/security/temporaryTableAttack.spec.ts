@@ -148,7 +148,7 @@ async function callEverything(database: TestDatabase, mallory: Client): Promise<
        p.pronargs - p.pronargdefaults AS required
      FROM pg_proc p
      WHERE p.pronamespace = $1::regnamespace AND has_function_privilege('symphony_executor', p.oid, 'EXECUTE')
-       -- The overload for the enum type passes its arguments on.
+       -- Skips the overload for the enum type, which only forwards its arguments.
        AND 'outbox_attempt_state'::regtype <> ALL (p.proargtypes)`,
     [quoteIdentifier(database.schema)],
   )

@@ -106,7 +106,10 @@ class BranchMarker {
     this.#skipPast(';')
   }
 
-  /** A CASE without ELSE raises 20000 if nothing matches. That branch is not part of the body. */
+  /**
+   * Marks the branches of a CASE. A CASE without ELSE raises 20000 if nothing matches; this implicit branch has no
+   * marker.
+   */
   #case(): void {
     this.#skipTo('WHEN')
     while (this.#word() === 'WHEN') this.#branch('THEN', 'when')

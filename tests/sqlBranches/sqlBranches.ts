@@ -6,10 +6,12 @@ import { verifyMarkedBranches } from './verifyMarkedBranches.js'
 /**
  * Counts executed branches of database functions.
  *
- * `instrumentBranches` re-creates every plpgsql function with a counter at the start of each branch. Counters are empty
- * functions whose calls PostgreSQL counts (track_functions = all), also if the transaction rolls back; many branches end
- * in an error. A sequence per branch would be a file per branch in every clone. Everything is in `<schema>_branches`, so
- * a clone of the database has it too: instrument the template once, read each clone, merge the counts.
+ * `instrumentBranches` re-creates every plpgsql function with a counter at the start of each branch. A counter is an
+ * empty function. PostgreSQL counts its calls (track_functions = all) even if the transaction rolls back, as many
+ * branches do, because they end in an error. Sequences would count as well, but each would add a file to every clone.
+ *
+ * Everything is in `<schema>_branches`, so a clone of the database has it too: instrument the template once, read each
+ * clone, merge the counts.
  */
 export interface BranchHits {
   /** Name, with arguments only if it is overloaded. */

@@ -2,8 +2,8 @@ import { basename } from 'node:path'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
 /**
- * The slowest spec files, slowest first. By default Vitest starts with the largest files, and a small file that kills
- * workers for half a minute would run alone at the end.
+ * The slowest spec files, slowest first. Vitest would start with the largest files, and a small but slow file would
+ * then run alone at the end.
  */
 const SLOWEST = `
   scorecard relayOutcomes cliDemo embeddedProcesses cliProcesses embeddedStart platformFleet relayWorkerKilled
@@ -19,7 +19,7 @@ const SLOWEST = `
 
 export class SlowestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    // oxlint-disable-next-line unicorn/no-array-sort -- a sequencer's own, which returns another array
+    // oxlint-disable-next-line unicorn/no-array-sort -- sort() of the base sequencer, which returns a new array
     const sorted = await super.sort(files)
     // Sorts only within a project: a process is reused for the next file only if that file is of the same project.
     return sorted.toSorted((left, right) =>

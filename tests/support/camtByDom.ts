@@ -109,7 +109,7 @@ function read(parent: Element | undefined, path: string): readonly [amount: stri
   return found === undefined ? null : [trimmed(found), found.getAttribute('Ccy') ?? '']
 }
 
-/** Milliseconds from and to, the end exclusive. */
+/** Returns the start and the exclusive end of the period in milliseconds. */
 function periodOf(statement: Element, entries: readonly StatementEntry[]): readonly [number, number] | null {
   const from = text(statement, 'FrToDt/FrDtTm')
   const to = text(statement, 'FrToDt/ToDtTm')
@@ -141,13 +141,13 @@ function trimmed(element: Element): string {
   return (element.textContent ?? '').trim()
 }
 
-/** Text of the first element at a path, or null. */
+/** Returns the text of the first element at a path, or null. */
 function text(parent: Element, path: string): string | null {
   const [found] = elements(parent, path)
   return found === undefined || trimmed(found) === '' ? null : trimmed(found)
 }
 
-/** Elements at a path of local names. `*` is any element. */
+/** Returns the elements at a path of local names. `*` matches any element. */
 function elements(parent: Element, path: string): Element[] {
   let level = [parent]
   for (const name of path.split('/')) {

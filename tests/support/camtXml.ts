@@ -136,7 +136,7 @@ function money(name: string, value: CamtMoney | undefined): string {
   return value === undefined ? '' : el(name, value[0], value[1])
 }
 
-/** A date, or a time where the value has one. */
+/** Writes a date element, or a date-time element if the value contains a time. */
 function day(name: string, value: string | undefined): string {
   return value === undefined ? '' : el(name, el(value.includes('T') ? 'DtTm' : 'Dt', value))
 }
@@ -146,7 +146,7 @@ export interface ReadResult {
   readonly summary: StatementSummary
 }
 
-/** Reads a whole statement, in chunks of a size. */
+/** Reads a whole statement in chunks of the given size. */
 export async function readAll(
   content: string | Uint8Array,
   options: ReadStatementOptions,

@@ -9,7 +9,8 @@ interface CommandSurface {
 export type Reference = ReadonlyMap<string, CommandSurface>
 
 /**
- * Parses docs/reference/cli.md. Another test compares that page with the program, whose commands take seconds to load.
+ * Parses docs/reference/cli.md instead of loading the commands, which takes seconds. Another test compares the page
+ * with the commands.
  */
 export function readReference(page: string): Reference {
   const sections = page.split(/^## symphony /m).slice(1)
@@ -52,7 +53,7 @@ const SHELL = new Set([
 const SERVER = new Set(['pg_basebackup', 'pg_dump', 'pg_restore', 'pg_ctl', 'pg_verifybackup'])
 
 /**
- * Returns unknown commands, options, arguments and npm scripts in a block of shell code. Nothing is executed. A bar may
+ * Returns unknown commands, options, arguments and npm scripts in a block of shell code. Nothing is executed. A `|` may
  * also separate alternatives: `symphony jobs list | runs`.
  */
 export function wrongCommands(code: string, reference: Reference, scripts: Readonly<Record<string, string>>): string[] {
@@ -119,12 +120,12 @@ function commandOf(
 
 interface ParsedCommand {
   readonly words: Words
-  /** Whether the command follows a bar. */
+  /** Whether the command follows a `|`. */
   readonly piped: boolean
 }
 
 /**
- * Splits shell code as far as the pages need: quotes, comments, continued lines, `&&`, `;`, bars, redirections,
+ * Splits shell code as far as the pages need: quotes, comments, continued lines, `&&`, `;`, `|`, redirections,
  * variables.
  */
 function commandsOf(code: string): readonly ParsedCommand[] {

@@ -76,7 +76,8 @@ async function begin(): Promise<Begun> {
     },
   })
   await hashPasswordOnce(server.url)
-  // After the run's own server, whose system identifier must differ from those of private servers.
+  // Runs after the start of the run's own server, which must not be a copy of the template: its system identifier must
+  // differ from those of private servers.
   const removeTemplate = await createClusterTemplate(versionAskedFor())
   return { server, stopDropping: dropAbandonedDatabases(server.url), removeTemplate }
 }

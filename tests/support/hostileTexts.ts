@@ -46,7 +46,7 @@ const BASIC: readonly string[] = [
   '%3Cscript%3Ehacked()%3C/script%3E',
 ]
 
-/** HTML elements. Each is tried after every text of WAYS_OUT, which closes the surrounding markup. */
+/** HTML elements. Each is tried after every text of ESCAPES, which closes the surrounding markup. */
 const ELEMENTS = [
   '<svg><animate/onbegin=hacked()/attributeName=x>',
   '<svg><script>hacked()</script></svg>',

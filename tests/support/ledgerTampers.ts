@@ -77,7 +77,7 @@ export async function tamper(client: Queryable, kind: TamperKind, random: Random
       const done = await TAMPER_FUNCTIONS[kind](client, random)
       if (done !== undefined) return { kind, ...done }
     } catch (error) {
-      // A constraint refused the change: superusers can drop constraints, but this change does not.
+      // A constraint refused the change. A superuser could drop the constraint; this loop tries another change instead.
       if (!isConstraint(error)) throw error
     }
     await client.query('ROLLBACK TO SAVEPOINT before_tamper')

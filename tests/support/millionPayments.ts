@@ -7,7 +7,7 @@ export const MILLION_PAYMENTS = `{
   const FULL_PAGE = 100
   const LONG_IDS = new Set(['instructionId', 'participantId', 'lastRailReference'])
   const NO_COUNT = /(Ms|Seconds|No|Days|Max)$|^(approvals|workers|alive|silent|open|halfOpen|closed)$/
-  // The dashboard subtracts these from other counts.
+  // These counts stay small, because the dashboard subtracts them from other counts.
   const SUBTRACTED = new Set(['messages', 'cancelledLastHour'])
   const enlarge = (value, name = '') => {
     if (SUBTRACTED.has(name)) return value

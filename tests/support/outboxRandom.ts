@@ -59,8 +59,8 @@ const EXPECTED_REFUSALS: ReadonlySet<string | undefined> = new Set([
 ])
 
 /**
- * Runs every operation of the outbox in an order that a seed decides. Each step ends before the next begins. Only lease
- * expiry is changed by SQL, and expired leases are handled in the same step, so functions wrote everything else.
+ * Runs every operation of the outbox in an order that a seed decides. Each step ends before the next begins. SQL
+ * changes only the expiry of leases, and the same step handles the expired leases. Functions write everything else.
  */
 export class RandomOutbox {
   readonly #db: TestDatabase

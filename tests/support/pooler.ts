@@ -56,5 +56,5 @@ export class Pooler {
 
 const TERMINATE = 'X'.codePointAt(0)
 
-/** AuthenticationOk, BackendKeyData with the process id 1, ReadyForQuery. */
+/** Greeting of a server: AuthenticationOk, BackendKeyData with the process id 1, ReadyForQuery. */
 const GREETING = Buffer.from('5200000008000000004b0000000c00000001000000005a0000000549', 'hex')

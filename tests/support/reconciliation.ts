@@ -65,7 +65,7 @@ export async function stageEntries(role: Queryable, entries: readonly TestEntry[
   return row!.stage_reconciliation_entries
 }
 
-/** The same for all runs, because the same file with another period is another run. */
+/** Start of the period. It is the same for all runs, because the same file with another period is another run. */
 const START_MS = Date.now()
 
 /** Stages the entries and compares them: as one file, with a period of the last day, and no settlement days. */

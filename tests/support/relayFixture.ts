@@ -172,7 +172,7 @@ export class RelayFixture {
   }
 }
 
-/** Rejects with its output if the worker exits first. */
+/** Resolves when the worker logs that it has started. Rejects with its output if it exits first. */
 async function untilStarted({ child, ended, stderr }: Running): Promise<void> {
   const started = new Promise<void>((resolve) => {
     child.stderr?.on('data', () => {

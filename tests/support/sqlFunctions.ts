@@ -314,7 +314,8 @@ const ONE_BY_ONE = {
     }),
   },
   cancel_outbox_item: {
-    // The first caller is used by default. outboxStrictInput calls as ingest through a gateway, which needs an actor.
+    // `control` comes first, because tests call as the first role. A call as `ingest` needs a gateway login with an
+    // actor.
     callers: ['control', 'ingest'],
     sound: async (db) => ({ p_outbox_id: uuid((await enqueue(db)).outboxId), p_reason: `'not needed'` }),
   },

@@ -6,7 +6,7 @@ import { watchServerCpu } from '../../serverCpu.mjs'
 
 /** Payments that a worker completes in one transaction. */
 const PER_TRANSACTION = 500
-/** Transactions between two runs of the sealer, like with a worker. Each run seals about two blocks. */
+/** Transactions between two runs of the sealer, as with a worker. Each run seals about two blocks. */
 const SEALED_EVERY = 20
 
 export async function verify({ fixture, sizes, print }) {

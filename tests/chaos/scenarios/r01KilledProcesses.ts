@@ -10,7 +10,7 @@ const WORKERS = 5
 /** Maximum number of workers that are still starting at a kill. A kill of a worker without leases tests nothing. */
 const STARTING_MAX = 2
 const LEASE_SECONDS = 3
-/** Maximum queue length, so that every worker has leases at each kill and the queue stays short. */
+/** Maximum queue length. It is long enough that every worker has leases at each kill. */
 const BACKLOG_MAX = 5_000
 const BATCH = 1_000
 const PAYMENTS_PER_WORKER_KILL = 990

@@ -24,7 +24,7 @@ export default defineScenario({
   title:
     'A worker with leased payments is killed (`kill -9`), with default settings. The time until another worker acts on them is measured.',
   bar: `200 kills; each takeover takes at most the lease (${DEFAULT_LEASE_SECONDS} s) + 1 s by the database clock.`,
-  // A lease lasts a minute, so each round kills many workers at random times to save time.
+  // Each round kills many workers, because each takeover waits up to a minute for a lease to expire.
   sizes: {
     full: { kills: 200, killsPerRound: 40, leaseSeconds: DEFAULT_LEASE_SECONDS },
     short: { kills: 4, killsPerRound: 4, leaseSeconds: 3 },
@@ -73,7 +73,7 @@ export default defineScenario({
 interface Kill {
   /** Items that the victim had leased. */
   readonly outboxIds: readonly string[]
-  /** Database time just before the kill, so that the measured takeover time is rather too long than too short. */
+  /** Database time just before the kill, so that the measured takeover time is never too short. */
   readonly at: string
 }
 

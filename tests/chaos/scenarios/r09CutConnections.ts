@@ -15,7 +15,7 @@ import { WireProxy, type ArmedFault } from '../../support/wireProxy.js'
 
 const CUTS_MIN = 2_000
 const APPLICATION = 'symphony cut'
-/** Time that a caller waits for an answer. The driver adds a short time. */
+/** Statement timeout of a caller. The driver waits slightly longer. */
 const TIMEOUT_MS = 1_000
 const DIRECTIONS: readonly Direction[] = ['toServer', 'toClient']
 
@@ -100,7 +100,7 @@ async function measure(operation: CutOperation, bench: Bench): Promise<Readonly<
 }
 
 interface Cut {
-  /** Message and byte of the cut. Undefined if the call ended before that byte. */
+  /** Protocol message and byte at which the connection was cut. Undefined if the call ended before that byte. */
   readonly place: string | undefined
   readonly tookEffect: boolean
   readonly defects: readonly string[]
@@ -159,7 +159,8 @@ async function checkAtOnce(prepared: Replayable, result: CallResult, bench: Benc
 }
 
 /**
- * Repeats the call. A frozen session keeps its locks. After a retryable error, cuts all sessions and repeats once more.
+ * Repeats the call. After a retryable error, cuts all sessions and repeats once more, because a frozen session keeps
+ * its locks.
  */
 async function replayWhenPossible(prepared: Replayable, bench: Bench): Promise<boolean> {
   try {

@@ -15,7 +15,7 @@ import { createPerson, type Person } from '../../support/outboxPeople.js'
 import { openConnection, type Connection } from '../../support/race.js'
 import { defineScenario } from '../../scorecard/Scenario.js'
 
-/** Participant whose payments a limit bounds, by their sum per window. */
+/** Participant with a limit on the sum of its payments per time window. */
 interface Limited {
   readonly participantId: string
   readonly limit: string
@@ -160,7 +160,7 @@ interface Payment {
   readonly hold_reason: string | null
 }
 
-/** Compares the payments in the queue, from which no worker claims, with the limits. */
+/** Compares the payments in the queue with the limits. No worker claims, so the queue has all payments. */
 async function check(db: TestDatabase, limited: readonly Limited[]) {
   const { rows } = await db.queryNoRole<Payment>(
     `SELECT p.participant_id, extract(epoch FROM p.created_at)::float8 AS at, p.payload ->> 'amount' AS amount,

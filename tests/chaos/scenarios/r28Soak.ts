@@ -48,7 +48,7 @@ export default defineScenario({
 interface SoakSize {
   readonly payments: number
   readonly killEverySeconds: number
-  /** Kills per kill of PostgreSQL. */
+  /** Number of kills of which one hits PostgreSQL. */
   readonly serverKillEvery: number
   /** Workers that are killed in turn. */
   readonly workers: number
@@ -230,7 +230,7 @@ class Soak {
     const { gauges } = this.#sampler
     const isCompared = this.#seconds >= COMPARED_SECONDS_MIN
     const growth = isCompared ? findGrowth(gauges, this.#loadSeconds) : []
-    // Below its rate, the load is not the one of the bar.
+    // A run below the planned rate does not test the planned load, so it fails.
     if (isCompared && load.payments < this.#size.payments * PAYMENTS_SHARE_MIN) {
       growth.push(`${load.payments} payments were enqueued, expected ${this.#size.payments}`)
     }

@@ -123,7 +123,8 @@ export function decidingSteps(tools) {
       await refused('UNKNOWN_NAME', outbox.requireKnownName(as('control'), 'participant', 'no-such-name'))
       await refused('UNKNOWN_NAME', outbox.requireKnownSearch(as('control'), { railType: 'no-such-name' }))
       await refused('UNKNOWN_NAME', outbox.requireKnownSearch(as('control'), { participants: ['no-such-name'] }))
-      // A crash between these two calls leaves the pause. Its rail name `drill` then counts as known.
+      // The rail name `drill` is used only here: a crash between these two calls leaves the pause, which makes the name
+      // known.
       await outbox.pauseOutbox(as('control'), 'rail', 'drill', 'a drill')
       await outbox.resumeOutbox(as('control'), 'rail', 'drill', 'the drill is over')
       await outbox.setParticipantOutboxPolicy(as('control'), 'drill', 'continue')

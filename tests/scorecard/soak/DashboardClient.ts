@@ -18,7 +18,7 @@ const STREAMS_PER_ADDRESS = 3
 const RECONNECT_MS = 1_000
 const ANSWER_MS_MAX = 60_000
 
-/** State of an address: a fault is being caused, it has ended and no answer came since, or none. */
+/** State of an address: during a fault, after a fault until the first answer, or undefined without a fault. */
 type AddressState = 'fault' | 'recovering' | undefined
 
 /** Clients of the dashboard: they follow the event stream and poll pages of each API process. */

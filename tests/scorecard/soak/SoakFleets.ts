@@ -25,7 +25,7 @@ export interface RunningProcess {
   readonly ageSeconds: number
 }
 
-/** Short, so that the items of a killed process are soon claimed again. */
+/** Lease duration. It is short, so that the items of a killed process are soon claimed again. */
 const LEASE_SECONDS = 5
 
 interface SoakFleetsOptions {

@@ -8,7 +8,7 @@ const MIB = 1_048_576
 const KIB = 1_024
 /** Age of a restarted process at which its memory is compared. */
 const COMPARED_AGE_SECONDS = { from: 60, to: 180 }
-/** Samples per sample of the tables, because rows are counted. */
+/** The tables are measured at every sixth sample only, because counting their rows is slow. */
 const SAMPLES_PER_TABLE_SAMPLE = 6
 
 const PENDING = 'payment_outbox_pending'
@@ -42,7 +42,7 @@ type Limit = Pick<Gauge, 'factor' | 'slack'>
 
 interface SoakGauge extends Gauge {
   readonly points: Point[]
-  /** Whether the gauge is a result of the scenario. The others only have a limit. */
+  /** Whether the scenario reports the gauge as a result. Other gauges are only compared with their limit. */
   readonly isResult: boolean
 }
 
@@ -62,7 +62,7 @@ export class SoakSampler {
   constructor(scenario: RelayScenario, fleets: SoakFleets) {
     this.#scenario = scenario
     this.#fleets = fleets
-    // A gauge that no sample can measure is a defect of a compared run.
+    // Opens these gauges before the first sample, so that a gauge without any measurement counts as a defect.
     for (const kind of PROCESS_KINDS) for (const name of [`${kind}Mib`, `${kind}RestartedMib`]) this.#open(name, MEMORY)
     this.#open('serverMib', MEMORY)
   }
@@ -149,7 +149,7 @@ export class SoakSampler {
   #open(name: string, limit: Limit): Point[] {
     const existing = this.#gauges.get(name)
     if (existing !== undefined) return existing.points
-    // The name of a table has underscores, and a result is written in camel case.
+    // Results have names in camel case. Gauges of tables have names with underscores and are no results.
     const gauge = { name, points: [], ...limit, isResult: /^[a-zA-Z\d]+$/.test(name) }
     this.#gauges.set(name, gauge)
     return gauge.points

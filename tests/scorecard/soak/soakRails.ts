@@ -1,7 +1,7 @@
 import { ORDERS_TOPIC } from '../orders.js'
 import { USUAL_RAILS } from '../payments.js'
 
-/** Topic of the messages that jobs become. */
+/** Topic of the messages that jobs create. */
 export const JOBS_TOPIC = 'soak-jobs'
 
 /** Returns the rail of the payments on a statement. */

@@ -8,7 +8,7 @@ export default defineScenario({
   title:
     'Hostile inputs enter through SQL, TypeScript, HTTP, the command line and webhooks (tests/security/hostileAnswers.json), and as statements of a bank.',
   bar: `At least ${INPUTS_MIN} inputs per entry point; each gets its documented answer; 0 server errors, 0 crashes, 0 ledger breaks.`,
-  // Tries one of `every` inputs.
+  // `every: n` tries one of n inputs.
   sizes: { full: { every: 1, statementMegabytes: 1_000 }, short: { every: 24, statementMegabytes: 10 } },
   async run(fixture, { every, statementMegabytes }) {
     const table = await runSpec(fixture, 'tests/security/hostileInputs.spec.ts', {

@@ -23,7 +23,7 @@ done
 sed -i "s/2026-11-17/$(date -u -d tomorrow +%F)/g; s/2026-11-16/$(date -u +%F)/g" statement.xml
 printf 'Buchung;Zweck;Betrag;Waehrung\n16.11.2026;01981c3e9c5b7a01a5d1000000000001;-12,50;EUR\n' > book.csv
 printf "export default [{ type: 'momo', onUnknown: 'hold', dispatch: () => ({}), async *listPayments() {} }]" > rails.mjs
-# The page names ids by words; a reader copies them from the output.
+# Replaces the words FINDING_ID and PROPOSAL_ID of the page by real ids, which a reader copies from the output.
 symphony() {
   local words=() word
   for word; do

@@ -6,7 +6,7 @@ import { compileExample, runExample } from '../../../support/examples.js'
 const folder = import.meta.dirname
 
 test.for(['orm-transaction.mjs', 'fastify-plugin.mjs', 'express-middleware.mjs', 'nestjs/main.ts'])(
-  '%s prints its documented output',
+  'the example %s prints its documented output',
   async (name) => {
     await using db = await createTestDatabase({ schema: 'symphony' })
     const file = join(folder, name)
