@@ -27,7 +27,7 @@ const TASKS = {
   drain: ({ count }) => perSecond(count, () => drain(count)),
   latency: ({ samples }) => latencies(samples),
   sustained: ({ seconds }) => sustained(seconds),
-  // For bench/scale, where another process enqueues and several contenders drain.
+  // Used by bench/scale, where another process enqueues and several contenders drain.
   beginWork: async () => {
     shared.worker = await queue.work(() => (shared.handled += 1))
   },

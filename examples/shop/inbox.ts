@@ -5,13 +5,13 @@ await using symphony = new Symphony({ url: process.env['DATABASE_URL']! })
 const stop = new AbortController()
 process.once('SIGTERM', () => stop.abort())
 
-// In the webhook. For a repeated source and id, created is false.
+// Webhook: for a repeated source and id, created is false.
 const payload = { invoice: 'INV-1', amount: '12.50' }
 const message = { source: 'bank', messageId: 'evt-1', topic: 'settled', payload }
 const { created } = await symphony.inbox.enqueue(message)
 console.log(created ? 'recorded' : 'known')
 
-// In the worker, with the rights of its login: writes through tx commit together with the state "done", once.
+// Worker: handlers act as its login. Writes through tx commit together with the state "done", once.
 const handlers = {
   settled: async ({ payload: { invoice, amount } }, { tx }) => {
     if (typeof invoice !== 'string') throw new PermanentFailureError('the invoice is missing')

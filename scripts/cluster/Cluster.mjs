@@ -273,7 +273,7 @@ function secret() {
   return randomBytes(18).toString('base64url')
 }
 
-/** Returns one free port per name. Keeps all open until the last is known, so that they differ. */
+/** Returns one free port per name. Keeps all ports open until the last one is known, so that they differ. */
 async function freePorts(names) {
   const servers = await Promise.all(
     names.map(

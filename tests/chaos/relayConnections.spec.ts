@@ -13,7 +13,7 @@ async function proxyBefore({ db }: RelayFixture): Promise<TcpProxy> {
   return proxy
 }
 
-/** Enough time to start and stop processes on a busy machine. */
+/** Timeout that is long enough to start and stop processes on a busy machine. */
 const SLOWLY = { timeout: 60_000 }
 
 interface Path {

@@ -85,7 +85,8 @@ async function holdUpCompletions({ fixture: { db, checkpoints }, items }: Scenar
   await keeper.query('BEGIN')
   await keeper.query('SELECT 1 FROM payment_outbox_pending FOR UPDATE')
   for (const [index, { outboxId }] of items.entries()) {
-    // Releases one item at a time, so that each completion runs alone: a relayer keeps a third completion in memory.
+    // Releases one item at a time, so that each has its own completion call. Two calls are the maximum: a relayer keeps
+    // a third outcome in memory.
     checkpoints.release(outboxId)
     await expect
       .poll(async () => {
@@ -118,7 +119,7 @@ async function untilNoSessionIsLeft({ db }: RelayFixture): Promise<void> {
 
 test.each(Object.entries(KILLS))(
   'a second worker finishes the payments of a worker that was killed %s',
-  // Enough time to start and stop processes on a busy machine.
+  // Timeout that is long enough to start and stop processes on a busy machine.
   { timeout: 180_000 },
   async (_when, { at, simulate, die, outcomes }) => {
     const fixture = await RelayFixture.set()

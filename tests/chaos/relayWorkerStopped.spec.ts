@@ -38,7 +38,7 @@ const STOPS: Readonly<Record<string, Stop>> = {
 
 test.each(Object.entries(STOPS))(
   'a worker frozen past its lease expiry records only late outcomes (frozen %s)',
-  // Enough time to start and stop processes on a busy machine.
+  // Timeout that is long enough to start and stop processes on a busy machine.
   { timeout: 180_000 },
   async (_when, { at, leaseSeconds, pass, outcomes, late }) => {
     const fixture = await RelayFixture.set()

@@ -92,7 +92,7 @@ const TITLED = SHORT_FORMS.map((form) => [`${form.scenario.id}: ${form.invariant
 
 test.each(TITLED)(
   'a short run of a chaos scenario finds no defect: %s',
-  // Enough time to start and stop processes on a busy machine.
+  // Timeout that is long enough to start and stop processes on a busy machine.
   { timeout: 300_000 },
   async (_title, { scenario, size, atLeast, ownServer = false }) => {
     const seed = commitSeed()

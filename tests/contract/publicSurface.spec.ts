@@ -71,9 +71,7 @@ test('pages, examples and test workspaces import only exported names', async () 
 
 const IMPORTS = /import (?:type )?\{([^}]*)\} from '((?:symphony-pg|@symphony-pg\/)[^']*)'/g
 
-/**
- * Lists pages and programs below a path. Skips API reports and installed packages, because the latter link back here.
- */
+/** Lists pages and programs below a path. Skips API reports, and installed packages, which link back to this folder. */
 async function textFilesIn(path: string): Promise<string[]> {
   if (/\.(?:md|m?[jt]s)$/.test(path)) return [path]
   const entries = await readdir(path, { withFileTypes: true })

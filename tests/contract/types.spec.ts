@@ -173,11 +173,11 @@ test('a wrong payload of a message, timer or job, or an unknown topic, does not 
     void symphony.messages.enqueue({ topic: 'report', payload: { title: 'Settlement' } }, { tx })
     void symphony.scheduler.scheduleTimer({ ...at, topic: 'ping', payload: { count: 1 } })
     void symphony.scheduler.createOrUpdateJob({ ...job, topic: 'report', payload: { title: 'Settlement' } })
-    // @ts-expect-error: the payload is that of another topic
+    // @ts-expect-error: the payload belongs to another topic
     void symphony.messages.enqueue({ topic: 'report', payload: { count: 1 } })
     // @ts-expect-error: no topic has this name
     void symphony.messages.enqueue({ topic: 'reprot', payload: { title: 'Settlement' } })
-    // @ts-expect-error: the payload is that of another topic
+    // @ts-expect-error: the payload belongs to another topic
     void symphony.scheduler.scheduleTimer({ ...at, topic: 'ping', payload: { title: 'Settlement' } })
     // @ts-expect-error: no topic has this name
     void symphony.scheduler.scheduleTimer({ ...at, topic: 'pong', payload: { count: 1 } })

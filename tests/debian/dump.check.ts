@@ -110,7 +110,7 @@ async function copyByDump(url: string, bin: string, { deployFirst = false } = {}
     restored.pathname = '/restored'
     if (deployFirst) await deploy({ url: restored.href })
     const restoring = run(join(bin, 'pg_restore'), [`--dbname=${restored.href}`, file])
-    // Over a deployment, pg_restore reports existing objects and continues.
+    // Over a deployment, pg_restore reports existing objects, continues and exits with an error.
     await (deployFirst ? restoring.catch(() => {}) : restoring)
     return restored.href
   } finally {

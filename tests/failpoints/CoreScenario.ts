@@ -216,7 +216,7 @@ export class CoreScenario {
     return child.signalCode === 'SIGKILL'
   }
 
-  /** Lets one process finish all work while none is added. */
+  /** Lets one process finish all work. No new work is added meanwhile. */
   async finishAll(): Promise<void> {
     await pauseJob(this.db.as('symphony_control'), JOB)
     do await this.#finish(this.start())

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 
 /**
- * Generates sequences of a fixed length. A failing sequence shrinks: halves are left out, then quarters, at last single
+ * Generates sequences of a fixed length. A failing sequence shrinks: halves are left out, then quarters, finally single
  * steps.
  *
  * `fc.array` has a random length and shrinks towards its tail, but later steps depend on earlier ones. The last cut is

@@ -82,7 +82,7 @@ describe('symphony start', () => {
   )
 
   test(
-    'prints curl commands that enqueue and read a payment; SIGINT stops the server',
+    'prints working curl commands; after SIGINT a second start resolves the aborted call',
     { timeout: 180_000 },
     async () => {
       const first = spawnSymphony(['start', '--data-dir', dataDir])
@@ -164,7 +164,7 @@ describe('symphony start', () => {
     },
   )
 
-  test('never prints a given token, and logs in with a NOINHERIT role that is no superuser', async () => {
+  test('never prints a given token, uses a restricted login, and runs scheduler and cleanup', async () => {
     const folder = await testFolder()
     const old = await createEndedTimer(db, '25 hours')
     const running = spawnSymphony(['start', '--data-dir', join(folder, 'symphony'), '--timer-retention-days', '1'], {

@@ -164,7 +164,7 @@ test('a connection is not reused after 25006, because its server may no longer b
 })
 
 test.for(['none', 'transaction'] as const)(
-  'pooler %s: a server that never answers ends the call with NO_ANSWER',
+  'pooler %s: a call to a server that never answers fails with NO_ANSWER',
   async (pooler) => {
     const url = fixture.url(proxy.port)
     const database = fixture.open({ url, pooler, connectionsMax: 2, statementTimeoutMs: 1_500, closeTimeoutMs: 100 })

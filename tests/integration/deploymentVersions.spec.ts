@@ -10,7 +10,7 @@ const VERSIONS: readonly PostgresVersion[] = own === 18 ? [15, 18] : [own]
 const SCHEMA = 'Pay Out-box'
 
 /** The tests of one version depend on each other, because the roles of a server stay once they are created. */
-describe.each(VERSIONS)('on PostgreSQL %i', (version) => {
+describe.each(VERSIONS)('PostgreSQL %i', (version) => {
   let server: PrivateServer
   let superuser: Client
 

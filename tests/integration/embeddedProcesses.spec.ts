@@ -129,7 +129,7 @@ describe('an embedded server that its starting process owns', () => {
   })
 
   test.each(['exit', 'idle'] as const)(
-    'ends when the process that started it ends without stopping it: %s',
+    'stops when its starting process ends without a stop() call: %s',
     async (how) => {
       const dataDir = await usedDataDir()
       const starter = await kit.start({ dataDir })

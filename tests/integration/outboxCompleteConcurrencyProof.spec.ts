@@ -211,7 +211,7 @@ describe('a completion concurrent with another change of its lease', () => {
           : repairExpiredLeases(connection, 1000, 'repair-1'),
       )
       expect(errors.every((error) => error instanceof LeaseLostError)).toBe(true)
-      // In case every completion came after the expiry and every repair before it, repairs the lease now.
+      // Repairs the lease now, if every completion came after the expiry and every repair before it.
       await repairExpiredLeases(db.as('symphony_executor'), 1000, 'repair-1')
       const rows = await ledger(db, lease.outboxId)
       const completed = values.some((value) => !Array.isArray(value))

@@ -177,7 +177,7 @@ describe('quarantined items in a relayer', () => {
     const rails = new Map([...slow.rails, ...recording.rails])
     const relayer = new OutboxRelayer(db.database, rails, { pollMs: 50 }, (event) => {
       events.push(event)
-      // Ends the other call during the claim, which starts every dispatch that can start.
+      // Ends the other call during the claim. The end of a call starts every dispatch that can start.
       if (event.type === 'outbox.claimed' && event.items === 8) answered.open()
     })
     await enqueueMany(other, 1)

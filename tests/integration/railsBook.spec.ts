@@ -51,7 +51,7 @@ async function startBook() {
   return book
 }
 
-/** Forms of the rail book, as options of the rail that uses it. */
+/** Forms of the rail book, each as the options of a rail that uses it. */
 const FORMS = [
   ['a file', async () => ({ bookFile })],
   ['a separate process', async () => ({ bookUrl: (await startBook()).url })],

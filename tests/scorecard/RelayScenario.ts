@@ -41,7 +41,7 @@ export interface FleetSettings {
   readonly name?: string
   readonly words?: readonly string[]
   readonly env?: Readonly<Record<string, string>>
-  /** Port in place of the server's, such as that of a proxy. */
+  /** Port that replaces the server's port, for example the port of a proxy. */
   readonly port?: number
   /** Folder of another release. @default this release */
   readonly dist?: string
@@ -56,7 +56,7 @@ export interface ServerCycle {
   readonly whenDown?: () => void
 }
 
-/** A server, a database, a rail whose book runs in another process, and fleets of workers. */
+/** A server, a database, a rail book in its own process, and fleets of workers. */
 export class RelayScenario {
   readonly db: TestDatabase
   readonly server: PrivateServer

@@ -102,9 +102,10 @@ function pick<T>([first, ...others]: readonly [T, ...T[]], random: Random): T {
 }
 
 /**
- * Rails of the orders, and the application's handler of `ORDERS_TOPIC`. The simulated rails also answer late, and decide
- * a redrive by `payload.redriven`. With HANDLER=outside the handler writes on another connection than `tx`. The
- * handler of every KILL_EVERY-th order kills its process once, after its writes; that of others fails once.
+ * Rails of the orders, and the application's handler of `ORDERS_TOPIC`. The simulated rails also answer late, and
+ * decide a redrive by `payload.redriven`. With HANDLER=outside the handler writes on another connection than `tx`.
+ * After its writes, the handler of every KILL_EVERY-th order kills its process once, and the handler of every 50th
+ * order fails once.
  */
 export const ORDER_RAILS = `[
   ...[

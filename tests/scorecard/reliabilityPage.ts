@@ -48,7 +48,10 @@ export function renderReliabilityPage(
   return [`${HEAD}${rows.join('')}`, ...ordered.map(([, text]) => text)].join('\n')
 }
 
-/** Returns the commit of each scenario on the page; undefined for one that never ran, or whose run names none. */
+/**
+ * Returns the commit of each scenario on the page. It is undefined if the scenario never ran or its run names no
+ * commit.
+ */
 export function commitsOf(page: string): ReadonlyMap<string, string | undefined> {
   const commits = [...readSections(page)].map(
     ([id, text]) => [id, /commit (\S+?),/.exec(fieldOf(text, 'Run'))?.[1]] as const,

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 
 export interface WaitOptions {
-  /** Long enough for a busy machine. @default 120000 */
+  /** Timeout that is long enough for a busy machine. @default 120000 */
   readonly timeoutMs?: number
   /** @default 20 */
   readonly everyMs?: number

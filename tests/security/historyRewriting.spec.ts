@@ -152,7 +152,7 @@ describe('verification after a superuser disabled the guards', () => {
     expect(await fixture.verify()).toMatchObject({ breaks: [], openRows: 0 })
   })
 
-  describe.each(LEDGERS)('in %s', (table) => {
+  describe.each(LEDGERS)('table %s', (table) => {
     test('detects a change of any column except traceparent', async () => {
       const columns = await columnsOf(table)
       expect(columns.length).toBeGreaterThan(8)

@@ -48,8 +48,8 @@ export async function instrumentBranches(queryable: Queryable, schema: string): 
 }
 
 export async function readBranchHits(queryable: Queryable, schema: string): Promise<readonly BranchHits[]> {
-  // PostgreSQL adds the calls of a backend to its statistics when the backend ends or idles. This adds those of this
-  // backend now.
+  // PostgreSQL adds the calls of a backend to its statistics when the backend ends or idles. The first query adds the
+  // calls of this backend now.
   await queryable.query('SELECT pg_stat_force_next_flush()')
   await queryable.query('SELECT pg_stat_clear_snapshot()')
   const { rows } = await queryable.query<BranchHits>(`
@@ -108,7 +108,7 @@ async function readFunctions(queryable: Queryable, schema: string): Promise<read
   const { rows } = await queryable.query<FunctionDefinition>(
     `SELECT p.oid::int AS oid, p.oid::regprocedure::text AS signature, l.lanname AS language, p.prosrc AS body,
        pg_get_functiondef(p.oid) AS definition,
-       -- Without the schema, so that counts of deployments with other schema names can be merged.
+       -- Omits the schema, so that counts of deployments with other schema names can be merged.
        CASE count(*) OVER (PARTITION BY p.proname) WHEN 1 THEN p.proname
          ELSE format('%s(%s)', p.proname, replace(pg_get_function_identity_arguments(p.oid), quote_ident($1) || '.', ''))
        END AS name

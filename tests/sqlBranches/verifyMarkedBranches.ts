@@ -27,7 +27,7 @@ export function verifyMarkedBranches(original: string, marked: string, markerSig
 
 type IsMarker = (statement: unknown) => boolean
 
-/** Removes markers, and lists that held only markers, because plpgsql treats an empty ELSE as none. */
+/** Removes markers and lists that become empty without them, because plpgsql treats an empty ELSE as no ELSE. */
 function without(isMarker: IsMarker, tree: unknown): unknown {
   if (Array.isArray(tree)) return tree.filter((one) => !isMarker(one)).map((one) => without(isMarker, one))
   if (!isRecord(tree)) return tree

@@ -12,7 +12,7 @@ declare global {
 
 /** Returns the browser of this process, for one spec file after the other. It ends with the process. */
 export function launchBrowser(): Promise<Browser> {
-  // In `globalThis`, because each spec file loads its own copy of this module.
+  // Kept in `globalThis`, because each spec file loads its own copy of this module.
   return (globalThis.symphonyTestBrowser ??= launch())
 }
 

@@ -62,7 +62,7 @@ export async function visit(browser: Browser, address: string, options: BrowserC
     reducedMotion: 'reduce',
     ...options,
   })
-  // Enough time for a busy machine.
+  // Timeout that is long enough for a busy machine.
   context.setDefaultTimeout(60_000)
   const page = await context.newPage()
   const browserErrors: string[] = []

@@ -29,7 +29,7 @@ export class ForgingProvider {
   #port = 0
   #key!: Key
   #jwks = ''
-  /** Answer of the token endpoint in place of a token. */
+  /** HTTP status of the token endpoint. With any status except 200, it returns an error instead of a token. */
   tokenStatus = 200
 
   async open(): Promise<this> {

@@ -44,7 +44,7 @@ export interface HttpFixtureOptions extends Partial<Omit<HttpServerParts, 'api'>
   readonly roles?: Partial<ApiRoles>
   /** Port to listen on. @default any free one */
   readonly port?: number
-  /** Overrides of the API, or `none`. @default the roles of the database */
+  /** Overrides of the API, or `none` for a server without the API. @default the roles of the database */
   readonly api?: Partial<Api> | 'none'
 }
 

@@ -11,7 +11,7 @@ export class IdentityProviderFixture {
 
   private constructor(server: Server) {
     this.#server = server
-    // Another host than that of the dashboard, so that its redirect comes from another site.
+    // Uses another host than the dashboard, so that the redirect comes from another site.
     this.issuer = `http://localhost:${portOf(server)}`
   }
 

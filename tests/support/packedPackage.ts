@@ -52,7 +52,8 @@ async function runtimePackages(): Promise<string[]> {
   )
   return Object.entries(lock.packages).flatMap(([path, { dev, link, optional }]) => {
     const name = /^node_modules\/((?:@[^/]+\/)?[^/]+)$/.exec(path)?.[1]
-    // Optional packages (a server per platform) are only partly installed, and are found in another way.
+    // Skips optional packages (a server per platform). Most of them are not installed, and the tests find the server
+    // elsewhere.
     return name === undefined || dev === true || link === true || optional === true ? [] : [name]
   })
 }

@@ -27,7 +27,7 @@ export type RelayPoint =
 export interface WorkerOptions {
   readonly words?: readonly string[]
   readonly env?: Readonly<Record<string, string>>
-  /** Port in place of the server's, such as that of a proxy. */
+  /** Port that replaces the server's port, for example the port of a proxy. */
   readonly port?: number
 }
 

@@ -1009,7 +1009,7 @@ async function createFinding(db: TestDatabase): Promise<string> {
   return finding!.findingId
 }
 
-/** Creates a proposal by another person than the one who decides on it. */
+/** Creates a proposal of a person who does not decide on it. */
 async function createProposal(db: TestDatabase): Promise<string> {
   const person = await createPerson(db, `proposer_${randomUUID().slice(0, 8)}`)
   return propose(person, await createHeldItem(db), 'FAILED')
@@ -1026,7 +1026,7 @@ async function createLimit(db: TestDatabase): Promise<string> {
 
 const RAIL_WITH_LIMIT = 'rail-with-limit'
 
-/** Creates a proposal of a limit by another person than the one who decides on it. */
+/** Creates a proposal of a limit, by a person who does not decide on it. */
 async function createLimitProposal(db: TestDatabase, name = `limit-${randomUUID()}`): Promise<string> {
   const { control } = await createPerson(db, `proposer_${randomUUID().slice(0, 8)}`)
   const rule = { kind: 'count', limit: '10', railType: RAIL_WITH_LIMIT, windowSeconds: 3600 } as const

@@ -31,8 +31,8 @@ const FAULTS: readonly Fault[] = ['worker killed', 'worker frozen', 'server kill
 
 export interface OrderOptions {
   /**
-   * Where the handler writes. With `outside` it writes outside the transaction, so that the scenario must report
-   * outcomes written twice. @default 'tx'
+   * Connection on which the handler writes: `tx`, or one outside the transaction. With `outside`, the scenario must
+   * report outcomes written twice. @default 'tx'
    */
   readonly handler?: 'tx' | 'outside'
   /** Faults besides handlers that kill their process. @default all */

@@ -50,11 +50,11 @@ interface SoakSize {
   readonly killEverySeconds: number
   /** Number of kills of which one hits PostgreSQL. */
   readonly serverKillEvery: number
-  /** Workers that are killed in turn. */
+  /** Number of workers, which are killed in turn. */
   readonly workers: number
-  /** Processes of each kind that are never killed: 0 or 1. */
+  /** Number of processes of each kind that are never killed: 0 or 1. */
   readonly lasting: number
-  /** Jobs that are due every second. */
+  /** Number of jobs that are due every second. */
   readonly jobs: number
 }
 

@@ -11,7 +11,7 @@ import type { WorkerFleet } from '../WorkerFleet.js'
 export const PROCESS_KINDS = ['worker', 'scheduler', 'api', 'inbox'] as const
 export type ProcessKind = (typeof PROCESS_KINDS)[number]
 
-/** Processes of one kind. Those of `lasting` are never killed, so that a leak shows. */
+/** Processes of one kind. Processes in `lasting` are never killed, so that a leak becomes visible. */
 interface Member {
   readonly killed: WorkerFleet
   readonly killedCount: number
@@ -31,9 +31,9 @@ const LEASE_SECONDS = 5
 interface SoakFleetsOptions {
   /** Role of the inbox handlers. */
   readonly handlerRole: string
-  /** Workers that are killed in turn. */
+  /** Number of workers, which are killed in turn. */
   readonly workers: number
-  /** Processes of each kind that are never killed: 0 or 1. */
+  /** Number of processes of each kind that are never killed: 0 or 1. */
   readonly lasting: number
 }
 

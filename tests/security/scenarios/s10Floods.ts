@@ -16,8 +16,8 @@ const SLOWER_MAX = 2
 const GOOD_REQUESTS_PER_SECOND = 50
 
 /**
- * Floods an API process in every way at once, while good clients use it. The flood runs on the same machine, at the
- * lowest priority: on another machine it would take no CPU from the server.
+ * Floods an API process in every way at once, while good clients use it. The flood runs on the same machine at the
+ * lowest priority, because a flood from another machine would take no CPU from the server.
  */
 export default defineScenario({
   id: 'S10',
