@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { commitOf } from '../scorecard/commits.js'
+import { commitOf, sqlWithoutComments } from '../scorecard/commits.js'
 import { readOptions } from '../scorecard/options.js'
 import { describeFigures, renderReliabilityPage, type ScenarioResult } from '../scorecard/reliabilityPage.js'
 import { runScorecard } from '../scorecard/runScorecard.js'
@@ -73,11 +73,23 @@ test('--stale lists results without a commit, of changed sources, and older than
   expect(output.join('\n').split('\n')).toEqual([
     'R1   no commit',
     `R3   changed sources on ${head}`,
-    expect.stringMatching(new RegExp(`^R4 {3}\\d+ commits in libs, schema, embedded since ${first}$`)),
+    expect.stringMatching(new RegExp(`^R4 {3}code changed since ${first}: (libs|schema|embedded)/\\S+$`)),
     'R5   unknown is not in the history of this checkout',
   ])
   const fresh = await run(['--stale', '--only', 'R2'], scenarios, before)
   expect(fresh).toMatchObject({ exitCode: 0, output: ['All 1 results are of these sources.'] })
+})
+
+test.each([
+  ['a line comment', `SELECT 1 -- it's one\n  AS one`, 'SELECT 1 AS one'],
+  ['a block comment', 'SELECT /* one\n*/ 1', 'SELECT 1'],
+  ['a COMMENT ON statement', `SELECT 1;\nCOMMENT ON TABLE t IS 'it''s; a' ' table';\nSELECT 2;`, 'SELECT 1; SELECT 2;'],
+])('a change of %s in SQL makes no result stale', (_, sql, code) => {
+  expect(sqlWithoutComments(sql)).toBe(code)
+})
+
+test('sqlWithoutComments keeps string literals that look like comments', () => {
+  expect(sqlWithoutComments(`SELECT 'a  --b', '/* c */'`)).toBe(`SELECT 'a  --b', '/* c */'`)
 })
 
 test('the last line of --json has the verdict and all results, the same for the same seed', async () => {
