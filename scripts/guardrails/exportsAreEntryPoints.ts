@@ -1,6 +1,9 @@
 import type { Guardrail } from './guardrail.js'
 
-/** The package exports only libs/index.ts and files of libs/entry. The linter does not read package.json. */
+/**
+ * The package exports only libs/index.ts and files of libs/entry. The linter cannot check this, because it does not
+ * read package.json.
+ */
 export const exportsAreEntryPoints: Guardrail = {
   name: 'package.json exports only entry points',
   check: (repository) => {

@@ -26,7 +26,7 @@ export function importsOf(file: SourceFile): readonly ImportedModule[] {
   })
 }
 
-/** Longer than any import clause. Without a limit, a stray `import` could match a distant `from`. */
+/** Maximum number of tokens in an import clause. Without a limit, a stray `import` could match a distant `from`. */
 const CLAUSE_TOKENS_MAX = 400
 
 function sideEffect([first]: readonly Token[]): string | undefined {

@@ -26,5 +26,8 @@ export const writesInSchema: Guardrail = {
   },
 }
 
-/** File that moves times in test databases. No function of schema/ may offer this write. */
+/**
+ * Library file that may write the tables: it moves times in test databases. No function of schema/ may offer this
+ * write.
+ */
 const TIME_OF_TESTS = 'libs/testing/db.ts'

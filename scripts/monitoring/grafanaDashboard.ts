@@ -16,11 +16,14 @@ interface Row {
 }
 
 const worst = (metric: string): string => `max(${metric}{job=~"$job"})`
-/** Number of payments and messages together. */
+/** Returns the expression for the sum of payments and messages. */
 const total = (metric: string): string => `sum(max by (kind) (${metric}{job=~"$job"}))`
 const rate = (metric: string, by = ''): string =>
   `sum${by === '' ? '' : ` by (${by})`} (rate(${metric}{job=~"$job"}[$__rate_interval]))`
-/** Rate of a counter in the database. Every process reports the same counter, so uses `max` instead of `sum`. */
+/**
+ * Returns the expression for the rate of a counter in the database. Every process reports the same counter, so it uses
+ * `max` instead of `sum`.
+ */
 const ledgerRate = (metric: string, by = ''): string => {
   const labels = by === '' ? '' : `${by}, `
   const rates = `max by (${labels}kind) (rate(${metric}{job=~"$job"}[$__rate_interval]))`

@@ -118,7 +118,8 @@ test(
         expect(await replace(victim)).toBeGreaterThan(0)
         killed.leased += 1
       }
-      // Kills other workers at fixed shares of finished items, independent of the clock.
+      // Kills another worker whenever a further fixed share of the items has ended, so that kills do not depend on the
+      // clock.
       if (ended >= ((killed.atRandom + 1) * instructions.length) / (KILLS_AT_RANDOM + 1)) {
         const victim = pick(random, workers)
         await victim.atWork()

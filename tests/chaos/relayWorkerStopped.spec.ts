@@ -29,7 +29,8 @@ const STOPS: Readonly<Record<string, Stop>> = {
   'before its requests were sent': {
     at: 'called',
     leaseSeconds: '2',
-    // Does nothing, so that the leases expire in real time. The rail refuses the late request by the same clock.
+    // Does nothing, so that the leases expire in real time. The late request then arrives after its not-after time, and
+    // the rail refuses it.
     pass: () => Promise.resolve(),
     outcomes: { inquire: SENT_AGAIN, resend: SENT_AGAIN, hold: { ...HELD, paid: 0 } },
     late: { state: 'RETRYABLE', rail_code: 'SIM_TOO_LATE' },

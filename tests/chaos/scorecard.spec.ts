@@ -20,7 +20,7 @@ interface ShortForm {
   readonly invariant: string
   readonly scenario: Scenario
   readonly size: Size
-  /** Minimum counts of a meaningful run. */
+  /** Minimum counts that make a run meaningful. */
   readonly atLeast: Readonly<Record<string, number>>
   /** Whether the scenario needs its own server, because other tests would see the roles it creates. @default false */
   readonly ownServer?: boolean
@@ -74,7 +74,7 @@ const SHORT_FORMS: readonly ShortForm[] = [
   {
     invariant: 'payments, messages, jobs and statements take effect once in a mixed load with kills',
     scenario: soak,
-    // Without lasting processes, because other specs kill schedulers and inbox workers.
+    // This short run kills one worker and the server. Other specs kill schedulers and inbox workers.
     size: { payments: 150, killEverySeconds: 0.5, serverKillEvery: 2, workers: 1, lasting: 0, jobs: 2 },
     atLeast: {
       workerKills: 1,

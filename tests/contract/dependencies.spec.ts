@@ -7,7 +7,7 @@ import { readDependencies } from '../support/dependencies.js'
 test('the package has at most 16 dependencies, in caret ranges, without install scripts', async () => {
   const { direct, installed, defects } = await readDependencies()
   expect(defects).toEqual([])
-  // Record the reason for another dependency in docs/decisions.md.
+  // To add a dependency, record its reason in docs/decisions.md and raise this limit.
   expect(direct).toBeLessThanOrEqual(16)
   expect(installed).toBeLessThan(200)
 })

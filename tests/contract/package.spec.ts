@@ -47,7 +47,7 @@ test('the package holds only run-time files and is below 1.5 MB', async () => {
 test('the package contains every page that its README, other pages and declarations link to', async () => {
   const { files, dead } = await deadLinksOfRepository(installation.packageFolder)
   expect(files).toContain('docs/coding/transactions.md')
-  // The package leaves out pictures, examples, scripts and API reports. The reports only repeat the declarations.
+  // Ignores links to pictures, examples, scripts and API reports, which only the repository has.
   const pages = dead.filter((link) => /\.md\b.* \(/.test(link.split(': ')[1]!) && !REPOSITORY_ONLY.test(link))
   expect(pages).toEqual([])
 

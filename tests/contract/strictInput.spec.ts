@@ -205,7 +205,7 @@ const anyLiteral = fc
   )
   .filter((literal) => /^-?\d+(\.\d+)?$/.test(literal) && /[1-9]/.test(literal))
 
-/** `12345` with a scale of 3 → `12.345` */
+/** Inserts the decimal point: `12345` with a scale of 3 becomes `12.345`. */
 function pointed(digits: bigint, scale: number): string {
   const text = digits.toString().padStart(scale + 1, '0')
   return scale === 0 ? text : `${text.slice(0, -scale)}.${text.slice(-scale)}`

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { defineConfig } from 'vitest/config'
 
-/** Tests with programs that only Debian packages: `npm run debian`. */
+/** Runs the tests that need programs from Debian packages: `npm run debian`. */
 export default defineConfig({
   test: {
     root: join(import.meta.dirname, '..', '..'),

@@ -154,7 +154,7 @@ test('charts show 1 h to 30 d per rail or participant, and dragging narrows the 
   await page.mouse.up()
   await expect.poll(() => page.url()).toMatch(/from=\d{4}-.*&to=\d{4}-/)
   await expect.poll(dispatched).toBeLessThan(totals[3]!)
-  // The address keeps the range, and the keyboard can enter another one.
+  // A reload keeps the range, because the address contains it. The keyboard can enter another range.
   await page.reload()
   await expect.poll(dispatched).toBeLessThan(totals[3]!)
   await page.getByText('Other range').click()

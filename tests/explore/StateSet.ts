@@ -14,7 +14,7 @@ export class StateSet {
     return this.#size
   }
 
-  /** Adds a text. Returns its number, or -1 if the set has it. */
+  /** Adds a text. Returns its number, or -1 if the set already has it. */
   add(text: string, parent: number, step: number): number {
     let high = 0x9747b28c
     let low = 0x811c9dc5
@@ -43,7 +43,7 @@ export class StateSet {
     return number
   }
 
-  /** Returns the steps that led to a text, first step first, and the first text. */
+  /** Returns the steps that led to a text, in order, and the number of the text at which they start. */
   pathTo(number: number): { readonly root: number; readonly steps: readonly number[] } {
     const steps: number[] = []
     let at = number

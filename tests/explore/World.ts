@@ -67,7 +67,9 @@ export class World {
     this.#violation = null
   }
 
-  /** Whether a step can change the state. Cheap, so that the state is copied only for steps that can run. */
+  /**
+   * Whether a step can change the state. The check is cheap, so that the state is copied only for steps that can run.
+   */
   mayRun(step: Step): boolean {
     const { outbox, jobs } = this.state
     switch (step.do) {

@@ -7,9 +7,9 @@ import { WORLD_CEILING, type World } from './World.js'
 import { decodeState, encodeState, type WorldState } from './worldState.js'
 
 export interface Exploration {
-  /** States found, including the first ones. */
+  /** Number of states found, including the initial ones. */
   readonly states: number
-  /** Steps that were tried and not refused. */
+  /** Number of steps that were tried and not refused. */
   readonly steps: number
   /** Number of steps up to which every reachable state was visited. */
   readonly depth: number

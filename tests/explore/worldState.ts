@@ -63,7 +63,7 @@ export const FUTURE = 1
  *   text of its work comes first. If both texts are equal, the smaller text of the whole state is used. `swapped`
  *   is true if the second worker comes first.
  * - Tokens that no worker remembers are not named. No worker can present them again.
- * - Only late outcomes are encoded of the events. Attempts are encoded as their number (at most one beyond the retry
+ * - The text omits all events except late outcomes. It reduces attempts to their number (at most one beyond the retry
  *   ceiling), the remembered tokens and the last terminal outcome. No rule reads the rest.
  * - A hold has no reason, because without limits no rule reads it.
  */

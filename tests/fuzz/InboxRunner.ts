@@ -61,7 +61,7 @@ export class InboxRunner {
     try {
       await new Sequence(this.#connections, ++this.#sequences).run(steps)
     } finally {
-      // A trigger refuses to delete unfinished messages.
+      // Marks all messages as done first, because a trigger refuses to delete unfinished ones.
       await superuser.query(
         `UPDATE inbox_messages SET state = 'done', ended_at = clock_timestamp(), claimed_by = NULL, fence = NULL,
            claim_expires_at = NULL, claimed_at = NULL WHERE state <> 'done'`,
@@ -405,7 +405,8 @@ const WRITE = `
     ended_at = 'epoch'::timestamptz + moved.ended * interval '1 microsecond',
     claim_expires_at = 'epoch'::timestamptz + moved.expires * interval '1 microsecond',
     last_seen_at = 'epoch'::timestamptz + moved.last_seen * interval '1 microsecond',
-    -- The first sighting is never after the last one. An enqueued message keeps it, because it is the claim order.
+    -- Keeps the first sighting no later than the last one. An enqueued message keeps its own, which decides the claim
+    -- order.
     first_seen_at = CASE WHEN m.topic IS NULL
       THEN LEAST(m.first_seen_at, 'epoch'::timestamptz + moved.last_seen * interval '1 microsecond') ELSE m.first_seen_at END
   FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])

@@ -57,7 +57,7 @@ export async function fuzz<S>({ name, step, run }: FuzzSubject<S>, settings: Fuz
   const details = await fc.check(fc.asyncProperty(stepSequence(step, STEPS_PER_SEQUENCE), run), {
     numRuns: settings.runs,
     seed: settings.seed,
-    // A path names one sequence that is already shortened.
+    // A path names a sequence that is already shortened, so it is not shortened again.
     ...(settings.path === undefined ? {} : { path: settings.path, endOnFailure: true }),
   })
   const steps = details.counterexample?.[0] ?? []

@@ -31,7 +31,7 @@ export class OutboxQueue {
   readonly #model: OutboxModel
   readonly #nameOf: (uuid: string) => string
   readonly #ids = new Map<string, string>()
-  /** Items that the database shows as blocked until the next claim verifies it. */
+  /** Items that the database shows as blocked, although the next claim must still verify the block. */
   #unverified: ReadonlySet<string> = new Set()
 
   constructor(superuser: Queryable, timeline: Timeline, model: OutboxModel, nameOf: (uuid: string) => string) {

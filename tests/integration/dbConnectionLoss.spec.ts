@@ -19,7 +19,7 @@ beforeAll(async () => {
 })
 beforeEach(async () => {
   await fixture.admin.query('DELETE FROM symphony.entry')
-  // A backend finishes its statement after its client is gone. The next test expects no session of the login.
+  // Ends leftover sessions, because a backend finishes its statement even after its client is gone.
   await fixture.endSessions()
   proxy = await TcpProxy.before(fixture.url())
 })

@@ -23,7 +23,7 @@ test('the commands of uninstall.md drop the schema, the roles and the login, and
   }
 })
 
-/** Schemas, roles, memberships, default privileges and relations of the database. */
+/** Query for schemas, roles, memberships, default privileges and relations of the database. */
 const OUTSIDE = `SELECT json_build_object(
   'schemas', (SELECT json_agg(json_build_object('name', nspname, 'rights', nspacl::text) ORDER BY nspname) FROM pg_namespace
     WHERE nspname !~ '^pg_(temp|toast_temp)_'),

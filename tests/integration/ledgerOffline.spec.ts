@@ -292,7 +292,7 @@ function withBitFlipped(line: string): string {
   return JSON.stringify({ ...row, record: record.toString('base64') })
 }
 
-/** Copies the terminal attempt of an item with one attempt, with the attempt number 2. */
+/** Copies the terminal attempt of an item with one attempt. The copy has the attempt number 2. */
 function secondTerminal(lines: readonly string[]): string {
   for (const line of lines) {
     const row: { record: string } = JSON.parse(line)

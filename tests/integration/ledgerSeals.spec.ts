@@ -148,7 +148,8 @@ describe('seal_ledger_block with rows that become visible late', () => {
   })
 
   test('waits for a prepared transaction', async () => {
-    // Writes an event. An enqueue sends a notification, and such a transaction cannot be prepared.
+    // Writes an event instead of an item, because an enqueue sends a notification and such a transaction cannot be
+    // prepared.
     const { outboxId } = await enqueue(fixture.db)
     await fixture.sealAll()
     const late = await openConnection(fixture.db, 'symphony_control')

@@ -60,7 +60,7 @@ async function enqueueMany(railType: string, count: number, payload = {}): Promi
   return items.map(({ outboxId }) => outboxId)
 }
 
-/** Enqueues items that a dead worker leased. With `begun`, their calls are marked. */
+/** Enqueues items and leases them to the dead worker. With `begun`, also sets their dispatch marks. */
 async function enqueueAbandoned(railType: string, count: number, begun = false): Promise<void> {
   await enqueueMany(railType, count)
   const leases = await claim(db, railType, { workerId: DEAD, marked: begun })
@@ -289,7 +289,9 @@ async function loseLeasesAtCompletion(count: number): Promise<RecordingRail> {
   return rail
 }
 
-/** Expires the lease, so that a renewal aborts the call. The failed completion is not a second loss. */
+/**
+ * Expires the lease, so that a renewal aborts the call. The failed completion does not count as a second lost lease.
+ */
 async function loseLeaseAtRenewal(): Promise<RecordingRail> {
   let lost = false
   const rail = recordingRail({ type: 'renewed' }, async ({ reference }, signal) => {

@@ -46,7 +46,8 @@ test.each<[TopicKillPoint, readonly string[]]>([
   { timeout: 60_000 },
   async (killAt, expected) => {
     await withTestDatabase(async (db) => {
-      // A long lease, because a slow machine must not end the first attempt by its deadline. The test expires the lease.
+      // Uses a long lease, so that its deadline does not end the first attempt on a slow machine. The test expires the
+      // lease.
       const settings = { ...(await setUpShop(db)), leaseSeconds: 60 }
       const { outboxId } = await new OutboxStore(db.database).enqueue({ topic: TOPIC, payload: {}, messageId: 'm-1' })
       const victim = await start(settings, 'victim', killAt)

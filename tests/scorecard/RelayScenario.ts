@@ -31,7 +31,7 @@ export interface RelayScenarioOptions {
    */
   readonly rails: string
   readonly settings?: Readonly<Record<string, string>>
-  /** Folder of other PostgreSQL programs. */
+  /** Folder of PostgreSQL programs that replace the default ones. */
   readonly binaries?: string
   /** Whether all connections pass `proxy`, which can lead to another server. @default false */
   readonly proxied?: boolean

@@ -43,7 +43,7 @@ function choose({ scenarios, family }: Scorecard, { chosen }: ScorecardOptions):
   return scenarios.filter(({ id }) => chosen === undefined || chosen.includes(id))
 }
 
-/** Returns 1 if a result is stale. */
+/** Prints the stale results. Returns the exit code: 1 if there are any. */
 async function printStale(chosen: readonly Scenario[], { page }: ScorecardOptions, card: Scorecard): Promise<number> {
   const commits = commitsOf(await readFile(page, 'utf8'))
   const stale = chosen.flatMap(({ id }) => {

@@ -8,7 +8,7 @@ import type { ReadStatementOptions } from '../../libs/reconciliation/index.js'
 import { builtPath } from '../support/builtPath.js'
 import { collect, readAll } from '../support/camtXml.js'
 
-/** Size of the files that are read for their memory. `npm run security -- --only S5` reads 1 GB. */
+/** Size of the files that must be read in constant memory. `npm run security -- --only S5` reads 1 GB. */
 const MEGABYTES = Number(process.env['SYMPHONY_TEST_STATEMENT_MB'] ?? 100)
 /** Size of valid files: a tenth of MEGABYTES, because they are read to their end. */
 const VALID_MEGABYTES = MEGABYTES / 10

@@ -53,7 +53,7 @@ class BranchMarker {
     return { body: body + this.#bytes.subarray(from).toString(), branches: this.#branches }
   }
 
-  /** [options] [label] [DECLARE …] BEGIN … [EXCEPTION WHEN … THEN …] END */
+  /** Reads a block: [options] [label] [DECLARE …] BEGIN … [EXCEPTION WHEN … THEN …] END */
   #block(kind?: 'entry'): void {
     this.#skipPast('BEGIN')
     if (kind !== undefined) this.#mark(kind)

@@ -95,7 +95,7 @@ export function throughHttp(fixture: HttpFixture): EntryPoint {
 export function throughCommandLine(folder: string, env: Readonly<Record<string, string>>): EntryPoint {
   return async (input) => {
     const text = instructionText(input)
-    // Two lines would be two instructions.
+    // The file has one instruction per line, so text with a line break cannot be sent.
     if (/[\n\r]/.test(text)) return undefined
     const file = join(folder, 'hostile.ndjson')
     await writeFile(file, text)

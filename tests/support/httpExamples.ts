@@ -150,7 +150,7 @@ async function seedLimits(db: TestDatabase, { control }: Person) {
   return { approvable: await proposeLimit('globex-hourly'), withdrawable: await proposeLimit('globex-weekly') }
 }
 
-/** Compares a statement that shows one payment once and another one twice. */
+/** Reconciles a statement that shows one payment once and another one twice. */
 async function seedReconciliation(db: TestDatabase, { control }: Person, paidId: string) {
   const payload = { amount: '12.50', currency: 'EUR' }
   const { outboxId: paidTwiceId } = await enqueue(db, { ...exampleInstruction('invoice-2049'), payload })

@@ -35,7 +35,7 @@ const handler = async ({ source, messageId, attemptCount }, { tx }) => {
   await tx.query('INSERT INTO shop.effects (source, message_id, process) VALUES ($1, $2, $3)', [source, messageId, process.pid])
   if (attemptCount === 1 && Math.random() < 0.05) throw new Error('the first attempt failed')
 }
-// High enough that no message is dead-lettered on a busy machine.
+// attemptsMax is high enough that no message is dead-lettered on a busy machine.
 const settings = { pollMs: 50, attemptsMax: 1000, ...workerOptions }
 const worker = new InboxWorker(database, { effect: handler }, settings, (event) => {
   if (event.type === 'inbox.done') console.log('done')

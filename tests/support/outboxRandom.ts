@@ -71,7 +71,7 @@ export class RandomOutbox {
   readonly #items: string[] = []
   readonly #leases: Lease[] = []
   readonly #proposals: string[] = []
-  /** Steps; repeated entries are more likely. */
+  /** Steps to choose from. An entry that occurs several times is chosen more often. */
   readonly #steps: readonly (() => Promise<unknown>)[]
 
   constructor(db: TestDatabase, seed: number, workers: RandomWorkers) {

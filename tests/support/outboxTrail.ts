@@ -2,13 +2,13 @@ import { foldTrail, type PendingRow } from '../../libs/outbox/foldTrail.js'
 import { readTrails } from '../../libs/outbox/reads/replay.js'
 import type { TestDatabase } from './database.js'
 
-/** Pending items by id: folded from their events, and read from the queue. */
+/** Pending items by id: computed from their events (`folded`), and read from the queue (`pending`). */
 export interface TrailAndQueue {
   readonly folded: ReadonlyMap<string, PendingRow>
   readonly pending: ReadonlyMap<string, Partial<PendingRow>>
 }
 
-/** Folds the events of every item as superuser, who may also read lease tokens. */
+/** Computes every pending item from its events. Reads them as superuser, who may also read lease tokens. */
 export async function foldTrails(db: TestDatabase): Promise<TrailAndQueue> {
   const superuser = { schema: db.schema, query: db.queryNoRole.bind(db) }
   const trails = await readTrails(superuser, await itemIds(db), [])

@@ -41,7 +41,7 @@ export interface PlantedStatement extends GeneratedStatement {
 export interface PlantedOptions {
   readonly seed: string
   readonly format: StatementFormat
-  /** Planted errors of each kind. */
+  /** Number of planted errors of each kind. */
   readonly perKind: number
   /** Folder of the statement. */
   readonly folder: string

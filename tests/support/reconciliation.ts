@@ -46,7 +46,7 @@ export interface TestRun {
 const ACCOUNT = 'DE89370400440532013000'
 const DAY_MS = 86_400_000
 
-/** Stages the entries as control and returns the upload. */
+/** Stages the entries and returns the id of the upload. */
 export async function stageEntries(role: Queryable, entries: readonly TestEntry[]): Promise<string> {
   const column = (value: (entry: TestEntry, n: number) => unknown) => entries.map(value)
   const [row] = await call<{ stage_reconciliation_entries: string }>(role, 'stage_reconciliation_entries', [

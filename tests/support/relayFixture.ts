@@ -32,8 +32,8 @@ export interface WorkerOptions {
 }
 
 /**
- * A database, a rail of each policy whose book is another process, and checkpoints. Tests start the workers. All of it
- * is removed when the test ends.
+ * A database, a rail for each policy, a rail book in its own process, and checkpoints. Tests start the workers. All of
+ * it is removed when the test ends.
  */
 export class RelayFixture {
   readonly db: TestDatabase

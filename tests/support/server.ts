@@ -101,8 +101,8 @@ export async function makeTestFolder(): Promise<string> {
 }
 
 /**
- * Creates the data folder of a server that was started and stopped: from the cluster of the run if there is one, because
- * initdb takes most of a second.
+ * Creates the data folder of a server that was started and stopped. Copies the cluster of the run if there is one,
+ * because initdb takes most of a second.
  */
 export async function createStoppedServer(dataDir: string): Promise<void> {
   const template = process.env[templateVariable(SHIPPED_VERSION)]

@@ -1009,7 +1009,7 @@ async function createFinding(db: TestDatabase): Promise<string> {
   return finding!.findingId
 }
 
-/** Creates a proposal of a person who does not decide on it. */
+/** Creates a proposal by a person who does not decide on it. */
 async function createProposal(db: TestDatabase): Promise<string> {
   const person = await createPerson(db, `proposer_${randomUUID().slice(0, 8)}`)
   return propose(person, await createHeldItem(db), 'FAILED')

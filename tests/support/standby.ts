@@ -53,7 +53,7 @@ export class Standby {
     const standby = new Standby({ dataDir: copy, port, binaries, settings }, primaryUrl)
     const signal = join(copy, 'postgres/data/standby.signal')
     await writeFile(signal, '')
-    // The server's account removes the file at the promotion.
+    // Gives the file to the server's account, which removes it at the promotion.
     const { uid, gid } = await stat(join(copy, 'postgres/data'))
     await chown(signal, uid, gid)
     await standby.start()

@@ -107,7 +107,9 @@ class WireConnection {
   readonly #inspect: (direction: Direction, chunk: Buffer) => FaultPoint | undefined
   readonly #messages: Readonly<Record<Direction, WireMessages>>
   #frozen = false
-  /** Chunks that wait behind a delay, in order. */
+  /**
+   * Ends when all delayed chunks of a direction have passed. Later chunks are chained to it, so that their order stays.
+   */
   #behind: Record<Direction, Promise<void>> = { toServer: Promise.resolve(), toClient: Promise.resolve() }
   #delayed: Record<Direction, boolean> = { toServer: false, toClient: false }
 

@@ -9,7 +9,7 @@ export default defineScenario({
     'Every state of the TypeScript model of R4 is visited, breadth first: 2 workers that crash and lose leases, 2 ordered payments, rails of each policy, 2 people, holds, redrive, cancel, freeze, restore.',
   bar: 'All states within 14 steps, at least 1,000,000; 0 broken rules; each planted fault is found with its shortest trace.',
   sizes: { full: { depth: 14, states: 1_000_000 }, short: { depth: 8, states: 10_000 } },
-  // oxlint-disable-next-line typescript/require-await -- the exploration needs the processor only
+  // oxlint-disable-next-line typescript/require-await -- the exploration only computes
   async run(fixture, { depth, states }) {
     const clean = explore(buildWorlds(), depth, (reached, found) =>
       fixture.progress(`${found.toLocaleString('en-US')} states within ${reached} steps`),

@@ -160,7 +160,7 @@ async function completeOne(
   }
 }
 
-/** Completes in batches, one per worker, because a batch has one worker. */
+/** Completes in one batch per worker, because a call completes for one worker only. */
 async function completeMany(
   executor: RoleHandle,
   leases: readonly StaleLease[],

@@ -118,7 +118,7 @@ async function fillQueue(url: string): Promise<Client> {
       await chatty.query(`SELECT pg_notify('chatter', $1)`, [`${number} ${'x'.repeat(7_000)}`])
     }
   }
-  // Ends when the queue is full.
+  // `full()` throws when the queue is full.
   const reason: unknown = await full().catch((error: unknown) => error)
   await chatty.end()
   if (!String(reason).includes('NOTIFY queue')) throw reason

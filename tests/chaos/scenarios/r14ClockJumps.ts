@@ -56,7 +56,7 @@ export default defineScenario({
       ).catch(() => false)
       if (!noticed)
         defects.push(`jump ${jump + 1} was noticed by ${(await noticedCount()) - before} of ${workers} workers`)
-      // The leases from before the jump have expired, and claims continue.
+      // After this wait, the leases from before the jump have expired and claims continue.
       await delay(LEASE_SECONDS * 1_000)
       fixture.progress(`${jump + 1} jumps, noticed ${await noticedCount()} times`)
     }

@@ -19,7 +19,7 @@ import type { ScenarioFixture } from '../../scorecard/ScenarioFixture.js'
 const RAIL = 'resend'
 const WORKERS = 4
 const APPLICATIONS = 4
-/** Payments of one round. Workers and applications start on them at the same time. */
+/** Number of payments per round. Workers and applications start on them at the same time. */
 const ROUND = 40
 const LEASE_SECONDS = 600
 

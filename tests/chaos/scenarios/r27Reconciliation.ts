@@ -18,9 +18,9 @@ import { defineScenario } from '../../scorecard/Scenario.js'
 import type { ScenarioFixture } from '../../scorecard/ScenarioFixture.js'
 import { retryUntilSuccess, waitUntil } from '../../scorecard/waitUntil.js'
 
-/** Errors of each kind in one large statement. */
+/** Number of errors of each kind in one large statement. */
 const PER_STATEMENT = 1_250
-/** Errors of each kind in the statement of a killed run. */
+/** Number of errors of each kind in the statement of a killed run. */
 const PER_KILL = 40
 
 export default defineScenario({

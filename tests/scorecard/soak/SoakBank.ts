@@ -12,7 +12,7 @@ import type { ScenarioFixture } from '../ScenarioFixture.js'
 import { retryUntilSuccess, waitUntil } from '../waitUntil.js'
 import { bankRail } from './soakRails.js'
 
-/** Planted errors of each kind in a statement. */
+/** Number of planted errors of each kind in a statement. */
 const PER_KIND = 3
 const PAID = PER_KIND * 6
 const REFUSED = PER_KIND + 2

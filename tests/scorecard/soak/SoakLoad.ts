@@ -21,7 +21,7 @@ const REPEATED_ONE_OF = 5
  * `slackSeconds`.
  */
 const DURATION_MAX = { factor: 1.2, slackSeconds: 120 }
-/** Maximum delay that the load catches up after the server was down. */
+/** Maximum delay that the load makes up after an outage of the server. It skips the ticks of a longer delay. */
 const BEHIND_MS_MAX = 1_000
 
 interface SoakLoadOptions {
@@ -30,7 +30,7 @@ interface SoakLoadOptions {
   readonly random: Random
   /** Number of payments after which the load ends. A machine that is too slow enqueues fewer. */
   readonly payments: number
-  /** Jobs that are due every second. */
+  /** Number of jobs that are due every second. */
   readonly jobs: number
 }
 

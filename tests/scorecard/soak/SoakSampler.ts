@@ -106,7 +106,7 @@ export class SoakSampler {
   async #sampleServer(at: number): Promise<void> {
     const { db, server } = this.#scenario
     const { rows } = await db.queryNoRole<{ pid: number; is_ours: boolean }>(
-      // Connections of the processes, not of this scenario.
+      // Marks the connections of the processes, not those of the scenario itself.
       `SELECT pid, coalesce(usename ~ '^(worker|scheduler|api|inbox)_' AND datname = current_database(), false) AS is_ours
        FROM pg_stat_activity`,
     )

@@ -37,7 +37,7 @@ export default defineScenario({
   },
 })
 
-/** `hostile inputs: sql 459, typescript 800, …` */
+/** Parses the counts in the line `hostile inputs: sql 459, typescript 800, …`. */
 function countsIn(output: string): Record<string, number> {
   const line = /hostile inputs: (.*)/.exec(output)?.[1] ?? ''
   return Object.fromEntries(
