@@ -86,8 +86,8 @@ export async function createProgram(argv: readonly string[], cli: Cli): Promise<
 }
 
 /**
- * Returns only the requested command, so that `symphony status` does not load the HTTP server, and none for the
- * version. Without a known command, returns all, because the help lists them.
+ * Returns only the requested command, so that `symphony status` does not load the HTTP server. Returns none for the
+ * version, and all without a known command, because the help lists them.
  */
 function commandsFor(argv: readonly string[]): readonly (() => Promise<Register>)[] {
   const words = argv.slice(2)

@@ -12,7 +12,7 @@ import type { Alert, DatabaseView } from './shapes/overview.js'
 
 export type Role = Parameters<typeof readItemViews>[0]
 
-/** Database roles. Each scope queries the database in one role, whose privileges limit the scope. */
+/** Database roles of the API. Each scope has one role, and the privileges of the role limit the scope. */
 export interface ApiRoles {
   /** symphony_ingest, for the scope ingest */
   readonly ingest: Role

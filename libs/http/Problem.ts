@@ -192,7 +192,7 @@ function classifyDatabaseError(error: SymphonyError, invalid: ProblemCode): Clas
 
 function describeConflict(error: SymphonyError): ClassifiedError {
   const argument = itemNamedIn(error)
-  // An error without an item concerns a return: its reference already has another amount, currency or code.
+  // An error that names no item of a batch is about a return or a timer. Its own message says what differs.
   if (argument === undefined) {
     return { code: 'IDEMPOTENCY_CONFLICT', detail: sentences(error.message, textIn(error, 'hint')) }
   }

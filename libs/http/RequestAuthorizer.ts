@@ -67,8 +67,8 @@ export class RequestAuthorizer {
   }
 
   /**
-   * Requires that this server is a gateway: a login that may act for other people. Caches a granted right, because only
-   * the owner of the schema changes it. `symphony doctor` reports a removed right.
+   * Requires that this server is a gateway: a login that may act for other people. Caches a granted right until the
+   * process ends. Only the owner of the schema can remove the right, and `symphony doctor` reports a removed right.
    */
   async #requireGateway(people: keyof typeof UNAVAILABLE): Promise<void> {
     if (!this.#granted.has(people) && (await this.#options.mayActFor?.(people)) === true) this.#granted.add(people)

@@ -1,8 +1,8 @@
 import type { IncomingMessage, Server } from 'node:http'
 
 /**
- * Deadline of a request body. Node's own limit is one for all requests of a server, but an uploaded file needs more
- * time.
+ * Deadline of a request body. Node.js has only one limit for all requests of a server, but an uploaded file needs more
+ * time than other bodies.
  */
 interface Deadline {
   readonly start: () => void

@@ -76,7 +76,9 @@ function bodyContentOf({ body, upload, example }: Route): object | undefined {
   )
 }
 
-/** Returns the security requirements, of which a caller must meet one; none for a route without authentication. */
+/**
+ * Returns alternative security requirements: a caller must meet one of them. Empty for a route without authentication.
+ */
 function securityOf(route: Route): readonly object[] {
   const { access } = route
   if (access === 'open' || access === 'signature') return []

@@ -3,8 +3,8 @@ import { JsonSyntaxError, parseStrictJson, PAYLOAD_DEPTH_MAX, type JsonValue } f
 import { ProblemError } from './Problem.js'
 
 /**
- * Parses a body strictly. The error names the position of a value that JSON.parse would change silently. JSON.parse
- * does not run first: it accepts any depth, and deep brackets take it longer than any valid body.
+ * Parses a body strictly. The error names the position of a value that JSON.parse would change silently. Does not call
+ * JSON.parse first, because JSON.parse accepts any depth: deeply nested brackets take it longer than any valid body.
  */
 export function parseBody(body: Buffer | undefined, bytesMax?: number): JsonValue {
   try {

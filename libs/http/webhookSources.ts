@@ -22,7 +22,8 @@ export interface WebhookSource {
   /** JSON pointer to the topic in the body: `/type`. */
   readonly topicPointer?: string
   /**
-   * Header with the message id. The signature must cover it. @default webhook-id, unless `messageIdPointer` is given
+   * Header with the message id. The sender's signature must cover the id. @default webhook-id, unless
+   * `messageIdPointer` is given
    */
   readonly messageIdHeader?: string
   /** JSON pointer to the message id in the body: `/id`. */

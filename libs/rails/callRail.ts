@@ -97,7 +97,7 @@ class DispatchCall extends TimedWork<unknown, RailResult> {
       void call.end.then((settled) => this.#reportLate(this.#classify(settled)))
     } else {
       const result = this.#classify(call.settled)
-      // After an abort only a definite answer counts, because the abort itself causes errors.
+      // Ignores an unknown result after an abort: the abort itself causes errors in the adapter.
       if (result.kind !== 'unknown') return result
     }
     return this.#timed(stoppedResult(call.stoppedBy, this.#rail))
@@ -173,7 +173,7 @@ function describeThrown(thrown: unknown): string {
     const own = describeError(thrown)
     return thrown.cause instanceof Error ? `${own} (${describeError(thrown.cause)})` : own
   } catch {
-    // Getters and proxies may throw as well.
+    // The getter or the proxy of the thrown value threw as well.
     return 'threw an unreadable value'
   }
 }

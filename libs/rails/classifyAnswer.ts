@@ -24,12 +24,12 @@ export interface UnsuccessfulAnswer<Kind extends string> extends AnswerDetails {
 interface AnswerDetails {
   /** Code of the rail, or one of `RAIL_RESULT_CODES` if Symphony classified the answer itself. */
   readonly code: string
-  /** Code of the rail, even if `code` is another one. */
+  /** Code in the rail's answer, also if `code` is one of Symphony's. */
   readonly railCode?: string
   /** Error text, redacted and bounded. */
   readonly message?: string
   readonly retryAfterMs?: number
-  /** Whether the rail's table of codes does not cover this answer. The relayer reports it. */
+  /** True if the rail's table of codes does not allow this answer. The relayer reports such answers. */
   readonly unknownCode?: true
 }
 
@@ -69,7 +69,7 @@ export function classifyAnswer(
   redact: Redact = redactByShape,
 ): ClassifiedAnswer<UnsuccessfulOutcome> {
   const answer = parseAnswer(returned)
-  // A refusal must have a code. Without one, the payment must not end as FAILED.
+  // A refusal without a code is malformed, so its outcome is unknown: it must not end the payment as FAILED.
   if (answer?.code === undefined && (answer?.outcome === 'terminal' || answer?.outcome === 'retryable')) {
     return { kind: 'unknown', code: RAIL_RESULT_CODES.malformed, ...detailsOf(answer, redact) }
   }
@@ -128,7 +128,7 @@ function findCodeProblem(
   return listed === outcome ? undefined : RAIL_RESULT_CODES.codeDisagrees
 }
 
-/** Codes recorded for answers that have no code of their own. */
+/** Codes for answers in which the rail gave none. */
 const CODE_WITHOUT: Readonly<Record<UnsuccessfulOutcome | UnsuccessfulStatus, string>> = {
   terminal: RAIL_RESULT_CODES.terminal,
   retryable: RAIL_RESULT_CODES.malformed,

@@ -38,15 +38,15 @@ export async function requireTopicPayload(
 
 const NAME = /^[A-Za-z][\w.:-]{0,63}$/
 
-/** Remedies. They name the idempotency key, because a payment under another key is another payment. */
+/** Remedies. Without the same key, a corrected payment would be a second payment. */
 const REMEDIES = {
   rail: 'Correct the payload and send it again under the same idempotency key.',
   topic: 'Correct the payload and send it again. A message that was enqueued before under the same id stands.',
 } as const
 
 /**
- * Returns the refusal of a payload, or undefined. A failed check, such as a schema that throws, refuses nothing: the
- * worker checks again.
+ * Returns the refusal of a payload; undefined if the payload is accepted. A check that itself fails, such as a schema
+ * that throws, does not refuse the payload, because the worker checks it again.
  *
  * @param place Returns the name of a field for the error. @default the field itself
  */

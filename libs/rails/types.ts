@@ -18,15 +18,18 @@ export type UnknownPolicy = 'resend' | 'inquire' | 'hold'
 export interface RailContract {
   readonly type: string
   /**
-   * Schema of the payload. Its type omits `types`: otherwise a rail defined inside `rails: […]` would infer the payload
-   * type `object` from this field.
+   * Schema of the payload. The type omits the schema's `types`. With them, TypeScript would infer the payload type
+   * `object` for a rail that is defined inside `rails: […]`.
    */
   readonly payload?: { readonly '~standard': Omit<StandardSchema['~standard'], 'types'> } | undefined
   readonly money?: boolean | undefined
   readonly destination?: DestinationKind | DestinationValidator | undefined
   readonly fields?: FieldClasses | undefined
   readonly subject?: string | undefined
-  /** Function `accountOf` of a rail. Its type is `unknown` for the reason given at `payload`. */
+  /**
+   * Function `accountOf` of a rail. Typed `unknown` to keep it out of the inference of the payload type, as at
+   * `payload`.
+   */
   readonly accountOf?: unknown
   readonly settlementDays?: number | undefined
 }
@@ -44,7 +47,7 @@ export interface PaymentPayload {
 export type DefaultPayload<Money extends boolean> = Money extends false ? JsonObject : PaymentPayload
 
 /**
- * Payload type of a rail: that of its adapter, else that of its schema, else the default for a rail with or without
+ * Payload type of a rail: the type of its adapter's requests, else of its schema, else the default with or without
  * money.
  */
 export type PayloadOf<Contract extends RailContract> = string extends Contract['type']
@@ -64,7 +67,7 @@ export type Rail<Type extends string = string, Payload extends object = JsonObje
     | { queryStatus(request: RailRequest<Payload>, context: RailContext): RailStatus | Promise<RailStatus> }
   )
 
-/** Every field of a rail, without the rule between `onUnknown` and `queryStatus`. */
+/** Every field of a rail, without the rule that `inquire` requires `queryStatus`. */
 export interface RailDeclaration<Type extends string = string, Payload extends object = JsonObject> {
   /** Name that instructions give as `railType`. Printable ASCII without spaces, at most 128 characters. */
   readonly type: Type
@@ -78,8 +81,8 @@ export interface RailDeclaration<Type extends string = string, Payload extends o
   /** Asks for the outcome of `request.reference`. Required if `onUnknown` is `inquire`. */
   queryStatus?(request: RailRequest<Payload>, context: RailContext): RailStatus | Promise<RailStatus>
   /**
-   * Schema that checks the payload before each dispatch. The rail receives the payload as it was committed, not a
-   * transformed one.
+   * Schema that checks the payload before each dispatch. The schema cannot change the payload: the rail receives it as
+   * committed.
    */
   readonly payload?: StandardSchema<Payload>
   /**
@@ -124,8 +127,8 @@ export interface RailDeclaration<Type extends string = string, Payload extends o
    */
   listPayments?(period: { readonly from: Date; readonly to: Date }, context: RailContext): AsyncIterable<RailPayment>
   /**
-   * Returns the account that pays a payload, as statements name it. A reconciliation of one account then expects only
-   * its payments. @default every payment of the rail is expected on every statement
+   * Returns the account that pays a payload, spelt as in statements. The reconciliation of one account then expects
+   * only the payments of that account. @default every payment of the rail is expected on every statement
    */
   accountOf?(payload: Payload): string
   /** Days until a statement must show a dispatched payment, from 0 to 60. @default 1 */
@@ -169,11 +172,12 @@ export interface RailRequest<Payload extends object = JsonObject> {
   readonly sequenceId: bigint
   readonly idempotencyKey: string
   /**
-   * Number of the attempt, from 1. For logs only: the rail would take a request with other content for another payment.
+   * Number of the attempt, from 1. For logs only: do not send it, because a rail may take a request with other content
+   * for another payment.
    */
   readonly attempt: number
   readonly payload: Payload
-  /** End of the lease of this call. The rail should refuse the request after it, if it can. */
+  /** End of the lease of this call. If the rail can, it should refuse the request after this time. */
   readonly notAfter: Date
   /** W3C Trace Context: the span of this attempt, or without a tracer the context of the instruction. */
   readonly traceparent?: string
@@ -189,12 +193,12 @@ export interface RailContext {
 export type RailOutcome = 'success' | 'terminal' | 'retryable' | 'unknown'
 
 export type RailAnswer =
-  /** Paid, or certain to be paid. `reference` is the rail's own reference of the payment. */
+  /** Paid, or certain to be paid. `reference` is the rail's own id of the payment. */
   | { readonly outcome: 'success'; readonly reference: string; readonly code?: string }
   | {
       /**
-       * `terminal`: refused, and will be refused again. `retryable`: certainly not done this time. `unknown`: it may
-       * have been done.
+       * `terminal`: the rail refused and would refuse again. `retryable`: the rail certainly did not pay this time.
+       * `unknown`: the rail may have paid.
        */
       readonly outcome: 'terminal' | 'retryable' | 'unknown'
       readonly code: string

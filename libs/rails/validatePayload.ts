@@ -198,8 +198,8 @@ class PayloadCheckError extends SymphonyError {
 }
 
 /**
- * Checks by kind of destination. The first payment that needs a table of countries loads it, so that a process that
- * only enqueues does not wait. The loaded check is kept, because a repeated import would cost more than the check
+ * Checks by kind of destination. Tables of countries are loaded by the first payment that needs them, so that a process
+ * that only enqueues starts faster. The loaded check is kept, because a repeated import would cost more than the check
  * itself.
  */
 const isDestination: Readonly<Record<DestinationKind, (text: string) => boolean | Promise<boolean>>> = {
@@ -218,9 +218,10 @@ async function loadIbans(): Promise<Check> {
 }
 
 /**
- * Checks ISO 7064 mod 97-10 over account and country, as ISO 13616 requires. Letters count as two digits. The check
- * digits are 98 minus the remainder. So of two pairs that differ by 97, only one is valid. Computed character by
- * character, because a library that builds a number of sixty digits took longer than all other checks of a payment.
+ * Checks the check digits by ISO 7064 mod 97-10, as ISO 13616 requires: they must equal 98 minus the remainder over
+ * account and country. The simpler test over the whole IBAN would also accept 00, 01 and 99. Letters count as two
+ * digits. Computed character by character, because a library that builds a number of sixty digits took longer than all
+ * other checks of a payment.
  */
 function hasIbanCheckDigits(text: string): boolean {
   let rest = 0
@@ -241,8 +242,8 @@ const LETTER_A = 65
 const LETTER_Z = 90
 
 /**
- * Loads the check of E.164 numbers: an existing country code, and a length that its plan allows. It does not check
- * whether the number is assigned, because plans change every week, and an old table must not fail a payment.
+ * Loads the check of E.164 numbers: the country code exists, and its numbering plan allows the length. Does not check
+ * whether the number is assigned: plans change every week, and an old table must not fail a payment.
  */
 async function loadPhones(): Promise<Check> {
   const { parsePhoneNumberFromString } = await import('#phone-numbers')

@@ -30,9 +30,9 @@ export type DeadlineResult<Value> =
   | {
       /** Reason for which the wait ended before the work did. */
       readonly stoppedBy: 'timeout' | 'aborted'
-      /** Result of the work, if it obeyed its signal at once. */
+      /** Result of the work, if the work ended at once after the abort. */
       readonly settled: Settled<Value> | undefined
-      /** Resolves with the result of the work, perhaps never. It does not reject. */
+      /** Resolves with the result of the work when it ends, which may be never. Does not reject. */
       readonly end: Promise<Settled<Value>>
     }
 
@@ -49,8 +49,8 @@ export function withDeadline<Value>(
 }
 
 /**
- * Work with a deadline, as `withDeadline` describes it. A subclass defines the work and the meaning of its result. One
- * object instead of several closures, because each payment creates one.
+ * Work with a deadline, as `withDeadline` describes it. A subclass defines the work and the meaning of its result. A
+ * class, because each payment creates one, and one object is cheaper than several closures.
  */
 export abstract class TimedWork<Value, Result> implements AbortListener {
   readonly #context = new CallContext()
@@ -65,7 +65,7 @@ export abstract class TimedWork<Value, Result> implements AbortListener {
 
   protected abstract work(context: WorkContext): Value | Promise<Value>
 
-  /** Returns the result that `within` resolves to. An error that it throws rejects that promise. */
+  /** Returns the result with which `within` resolves. If it throws, `within` rejects. */
   protected abstract conclude(waited: DeadlineResult<Value>): Result
 
   /** Starts the work. Called once. */
@@ -74,7 +74,8 @@ export abstract class TimedWork<Value, Result> implements AbortListener {
       this.#resolve = resolve
       this.#reject = reject
       this.#signal = signal
-      // Not AbortSignal.timeout, which lets the process exit early, nor AbortSignal.any, which Node.js 20 never frees.
+      // Uses a timer: `AbortSignal.timeout` does not keep the process alive, and Node.js 20 never frees the signals of
+      // `AbortSignal.any`.
       this.#timer = setTimeout(stopAtTimeout, timeoutMs, this)
       this.#begin()
     })
@@ -95,7 +96,9 @@ export abstract class TimedWork<Value, Result> implements AbortListener {
     else this.#signal?.addEventListener('abort', this)
   }
 
-  /** Called by the signal. The work itself is the listener, because a function per call would be one more object. */
+  /**
+   * Called by the signal. This object is the listener, because a separate function would be another object per call.
+   */
   handleEvent(): void {
     this.stop('aborted')
   }
@@ -105,7 +108,7 @@ export abstract class TimedWork<Value, Result> implements AbortListener {
     this.#clear()
     const end = new Promise<Settled<Value>>((resolve) => (this.#resolveEnd = resolve))
     CallContext.controllerOf(this.#context).abort(new DOMException(...REASONS[reason]))
-    // An adapter that obeys its signal knows what it has sent, so its answer gets one turn of the event loop to arrive.
+    // An adapter that obeys its signal still knows what it has sent. Waits one turn of the event loop for its answer.
     setImmediate(() => this.#finish({ stoppedBy: reason, settled: this.#settled, end }))
   }
 

@@ -58,20 +58,20 @@ export class Upload {
       await this.#staging.catch(() => {})
       if (this.#id !== null) await discardReconciliationUpload(this.#role, this.#id)
     } catch {
-      // The caller throws the error that ended the run.
+      // Ignores the failure, because the caller throws the error that ended the run.
     }
   }
 
   async #stage(): Promise<void> {
-    // The first call creates the id that later calls pass.
+    // Waits for the batch before, because the first call creates the id that later calls pass.
     await this.#staging
     const columns = this.#columns
     this.#columns = emptyColumns()
     this.#staging = this.#send(columns)
-    // The next await throws the error. This handler only prevents an unhandled rejection.
+    // The next `await` of this promise throws the error. This handler only prevents an unhandled rejection.
     this.#staging.catch(() => {})
     // Lets the pool send the batch, which it does in the next turn of the event loop. Otherwise the caller would read
-    // the next batch while the server waits.
+    // the next entries first, while the server has nothing to do.
     await setImmediate()
   }
 

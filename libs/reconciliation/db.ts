@@ -60,7 +60,7 @@ export async function unreadableReconciliationPayments(
   return rows.map(({ outbox_id: outboxId }) => outboxId)
 }
 
-/** Time of dispatch of the payments that must be in a statement. */
+/** Range of dispatch times. Payments dispatched in this range must be on the statement. */
 export interface ReconciliationWindow {
   readonly from: Date
   readonly to: Date

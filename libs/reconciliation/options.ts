@@ -42,7 +42,7 @@ export interface ReconciliationPlan {
   readonly railType: string
   readonly format: StatementFormat | 'rail'
   readonly statement: AsyncIterable<Uint8Array>
-  /** Text that is hashed with the statement. */
+  /** Text that is hashed before the statement; empty for a file. */
   readonly salt: string
   readonly reading: ReadStatementOptions
   readonly from: Date | undefined
@@ -81,8 +81,8 @@ export function planReconciliation(options: ReconcileOptions, { rail }: Reconcil
 }
 
 /**
- * Returns the payments that the rail lists, as NDJSON, so that one reader checks all entries. The salt distinguishes
- * two periods without payments.
+ * Returns the payments that the rail lists, as NDJSON, so that one reader checks all entries. The salt contains the
+ * period, so that empty lists of two periods have different hashes.
  */
 function listedStatement(
   railType: string,

@@ -72,19 +72,19 @@ async function stageStatement(
   for (;;) {
     const step = await batches.next()
     if (step.done === true) return { summary: step.value, fileSha256: hash.digest() }
-    // Throws into the reader, which then closes the source.
+    // Throws the error into the reader, so that the reader closes the source.
     await upload.add(step.value).catch((error: unknown) => batches.throw(error))
   }
 }
 
-/** Hashes the options that determine the entries that the reader finds. Accounts are compared separately. */
+/** Hashes the options that decide which entries the reader finds. `finish_reconciliation` compares accounts itself. */
 function hashReading({ format, columns, decimal = '.', dateFormat, referencePattern }: ReadStatementOptions): Buffer {
   const named = Object.entries(columns ?? {}).toSorted(([one], [other]) => (one < other ? -1 : 1))
   const options = [format, named, decimal, dateFormat ?? 'YYYY-MM-DD', String(referencePattern ?? '')]
   return createHash('sha256').update(JSON.stringify(options)).digest()
 }
 
-/** Hashes the bytes while the reader reads them to the end. */
+/** Yields the bytes unchanged and hashes them. The hash is complete when the reader has read all bytes. */
 async function* hashed(
   statement: AsyncIterable<Uint8Array>,
   hash: Hash,

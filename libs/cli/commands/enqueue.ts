@@ -234,7 +234,7 @@ async function enqueueBatch(
   }
 }
 
-/** Names the line of the file instead of the index in the batch. */
+/** Returns the error with the line in the file instead of the index in the batch. */
 function invalidIn(batch: readonly NumberedInstruction[], { code, message }: InvalidPayloadError): SymphonyError {
   const [, index = '0', fault = message] = /^instructions\[(\d+)\]\.(.*)$/s.exec(message) ?? []
   const [first, last] = [batch[0]?.line, batch.at(-1)?.line]
@@ -243,7 +243,7 @@ function invalidIn(batch: readonly NumberedInstruction[], { code, message }: Inv
   })
 }
 
-/** Names the line of the file instead of the position that the database reports. */
+/** Returns the error with the line in the file instead of the position that the database reports. */
 function conflictIn(
   batch: readonly NumberedInstruction[],
   { code, detail = '{}' }: IdempotencyConflictError,

@@ -116,7 +116,7 @@ async function list(flags: GivenFlags, cli: Cli): Promise<void> {
     if (await printAllRows(flags, cli, read)) return
     const { items, next } = await requireKnownNames(control, search, await read())
     const proposals = await readProposalPage(control, { status: 'OPEN', limit: PROPOSALS_LISTED })
-    // Proposals for items outside this list, mostly redrives of failed items.
+    // Open proposals for items that this list does not contain, mostly redrives of failed items.
     const others = proposals.filter(({ outboxId }) => !items.some((item) => item.outboxId === outboxId))
     if (flags['json'] === true) return cli.terminal.printJson({ held: items, otherProposals: others, next })
     if (items.length === 0) cli.terminal.print('No payment is held.')

@@ -90,7 +90,7 @@ async function show(key: InboxKey, flags: GivenFlags, cli: Cli): Promise<void> {
     message: await readInboxMessage(role, key),
     events: await readInboxEvents(role, key),
   }))
-  // Retention removes a message earlier than its events.
+  // Throws only if the events are missing too, because retention removes a message earlier than its events.
   if (message === null && events.length === 0) {
     throw new SymphonyError(
       'MESSAGE_NOT_FOUND',

@@ -85,7 +85,10 @@ function scopesOf(words: readonly string[]): readonly Scope[] {
   throw new InvalidArgumentError('--scope', `expected ${SCOPES.join(', ')}; it may be repeated`)
 }
 
-/** Adds days to this machine's time. The database clock later decides whether a key has expired. */
+/**
+ * Parses a time, or a number of days from now by this machine's clock. The database clock decides whether a key has
+ * expired.
+ */
 function timeOf(text: string): Date {
   const [, days] = /^(\d{1,5})d$/.exec(text) ?? []
   if (days !== undefined) return new Date(systemClock.now().getTime() + Number(days) * DAY_MS)

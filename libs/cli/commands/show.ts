@@ -76,7 +76,7 @@ async function run(id: string, flags: GivenFlags, cli: Cli): Promise<void> {
 
 async function findItems(role: RoleHandle, id: string): Promise<readonly ItemStatus[]> {
   const byItem = isUuid(id) ? await readItems(role, { outboxId: id }) : []
-  // A UUID may also be an instruction id.
+  // A UUID that is no outbox id may be an instruction id.
   const items = byItem.length > 0 ? byItem : await readItems(role, { instructionId: id })
   if (items.length > 0) return items
   throw new SymphonyError('ITEM_NOT_FOUND', `There is no instruction and no outbox item with the id ${id}.`, {

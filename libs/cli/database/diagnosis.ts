@@ -11,7 +11,7 @@ export async function requireStartChecks(
   cli: Cli,
 ): Promise<void> {
   const { refusals, warnings } = await checkStart(options)
-  // With `part: 'server'` the login is the deployer's. It needs rights that the checks warn about.
+  // With `part: 'server'` the login belongs to the deployer, who needs the rights that the warnings are about.
   const relevant = options.part === 'server' ? [] : warnings
   const refused = strict ? [...refusals, ...relevant] : refusals
   if (!strict) for (const finding of relevant) warn(finding, cli)

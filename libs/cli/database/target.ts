@@ -65,8 +65,8 @@ export function withTarget<T>(
 }
 
 /**
- * Opens an object with its own database connection, passes it to the body and closes it. If the schema caused a
- * failure, throws an error that explains the schema.
+ * Opens an object with its own database connection, passes it to the body and closes it. If a failure comes from a
+ * missing or different schema, throws an error that says so.
  */
 export async function withOpened<Opened extends { close(): Promise<void> }, T>(
   settings: TargetSettings,
@@ -106,7 +106,7 @@ async function schemaRefusal(error: unknown, url: string, schema: string): Promi
     const { object, expected, found } = finding
     return findingError(finding, `${object}: expected ${expected}, found ${found}.`)
   } catch {
-    // Keeps the first error, which says more.
+    // The check of the schema failed as well. Keeps the first error, which says more.
     return undefined
   }
 }

@@ -46,7 +46,7 @@ function describeBankSide({ kind, amount, currency, bookedOn, bankReference, acc
   return `${word} ${money} on ${bookedOn ?? 'an unknown day'}${reference}${account === null ? '' : `, account ${account}`}`
 }
 
-/** Returns a text such as `12.50 EUR to ••••3000`, within the field classes of the rail. */
+/** Returns a text such as `12.50 EUR to ••••3000`, as far as the rail's field classes allow. */
 export function describeMoney({ amount, currency, destination, destinationWithheld }: ShownMoney): string {
   const money = amount === null ? 'an amount that is not shown' : `${amount}${currency === null ? '' : ` ${currency}`}`
   return `${money} to ${destination ?? describeWithheld(destinationWithheld)}`

@@ -17,7 +17,9 @@ export const STOPS_DISPATCH: ReadonlySet<string> = new Set([
   'SymphonyAllPaused',
   'SymphonyNoWorkerAlive',
 ])
-/** Alert for a database that does not answer. Only the memory of this process records its notices. */
+/**
+ * Alert for a database that does not answer. The database cannot record its notices, so this process remembers them.
+ */
 export const DATABASE_AWAY = 'SymphonyStatusMissing'
 
 interface NotifierOptions extends NotifySettings {
@@ -31,7 +33,9 @@ interface NotifierOptions extends NotifySettings {
   readonly onError?: (error: unknown) => void
   /** @default 15000 */
   readonly intervalMs?: number
-  /** Age after which any process sends a notice that its own process has not sent directly. @default 60 */
+  /**
+   * Age after which any process sends a pending notice, because the process that enqueued it may have died. @default 60
+   */
   readonly leftSeconds?: number
 }
 
@@ -43,16 +47,19 @@ export interface NotifierCounts {
 
 /**
  * Notifies channels when an alert fires, still fires or has ended. Each notice is an outbox message, ordered per
- * channel and alert. Its id contains the status, so the last message is the state of the alert. The id is unique, so
- * only one of several processes enqueues a notice, and a restart neither repeats nor loses one. An alert ends when two
- * rounds in a row do not find it.
+ * channel and alert. The id of a message contains the status, so the last message tells whether the alert fires. The id
+ * is unique, so only one of several processes enqueues a notice, and a restart neither repeats nor loses one. An alert
+ * ends when two rounds in a row do not find it.
  *
  * While an alert stops dispatch, the process that enqueued the notice sends it directly and then cancels the message.
  * If that process dies in between, a round of any process sends the notice.
  */
 export class AlertNotifier extends IntervalWorker<NotifierCounts> {
   readonly #options: NotifierOptions
-  /** Alerts to check in each channel, with the number of rounds in which they did not fire. Starts with every rule. */
+  /**
+   * Number of rounds in a row in which an alert did not fire. Contains every rule at first, later only alerts that fire
+   * or whose end was not notified yet.
+   */
   readonly #watched: Map<string, number>
   /** Time of the last notice about an unreachable database, by channel. */
   readonly #away = new Map<string, number>()
@@ -217,7 +224,7 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
   }
 }
 
-/** Number of rounds without the alert before the round that ends it. */
+/** Number of rounds in a row without the alert that do not end it. The next such round does. */
 const MISSING_ROUNDS = 1
 const SEND_ATTEMPTS = 3
 const SEND_PAUSE_MS = 500

@@ -107,7 +107,7 @@ async function readIfAny(path: string): Promise<KeyFile | undefined> {
     const { mode } = await stat(path)
     const text = await readFile(path)
     const content = parseStrictJson(text, { argument: path })
-    // Refuses an invalid file with a message without key material.
+    // Throws if the existing file is invalid. The message contains no key.
     readKeyRing(content)
     const { current, keys }: Omit<KeyFile, 'mode'> = JSON.parse(text.toString())
     return { current, keys, mode: mode & 0o770 }

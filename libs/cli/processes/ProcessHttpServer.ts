@@ -63,7 +63,10 @@ export class ProcessHttpServer {
   }
 }
 
-/** Files of the API's settings. The process reads them first, so that a mistake stops it at once. */
+/**
+ * Contents of the files that the settings of the API name. The process reads them first, so that a mistake stops it at
+ * once.
+ */
 export interface ApiFiles {
   readonly webhooks: WebhookSources | undefined
   readonly oidc: OidcOptions | undefined
@@ -98,7 +101,7 @@ function processUser(): string {
   try {
     return userInfo().username
   } catch {
-    // The uid of a container may have no name.
+    // A user id may have no name, as in many containers.
     return `uid-${process.getuid?.() ?? 'unknown'}`
   }
 }

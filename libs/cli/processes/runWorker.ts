@@ -25,7 +25,7 @@ export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<voi
   try {
     const worker = symphony.worker({
       ...relayerOptions(settings),
-      // Finished rows are removed by `scheduler` and `start`.
+      // `scheduler` and `start` remove finished rows. A worker does not.
       maintenance: { ...ledgerOptions(settings), retention: false },
     })
     await requireStartChecks({ url, schema, strict }, cli)

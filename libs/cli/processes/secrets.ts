@@ -69,7 +69,7 @@ export async function loginOf(dataDir: string): Promise<ProcessLogin> {
 }
 
 export function urlOfLogin(url: string, { name, password }: ProcessLogin): string {
-  // An empty host means this machine, but a WHATWG URL with credentials must have a host.
+  // In a PostgreSQL URL an empty host means this machine. A WHATWG URL with credentials must have a host.
   const address = new URL(url.replace(/^([^?#]*@)(?=[/?]|$)/, '$1localhost'))
   address.username = encodeURIComponent(name)
   address.password = encodeURIComponent(password)

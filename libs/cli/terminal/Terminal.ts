@@ -9,7 +9,10 @@ interface TerminalOptions {
   readonly stdout: Stream
   readonly stderr: Stream
   readonly env: Readonly<Record<string, string | undefined>>
-  /** Name by which the user called this program, for printed commands, and all its commands. @default symphony */
+  /**
+   * Name under which the user called this program, which printed commands use, and the program's commands. @default
+   * symphony
+   */
   readonly program?: { readonly name: string; readonly commands: readonly string[] }
 }
 

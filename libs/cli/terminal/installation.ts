@@ -12,7 +12,7 @@ export function programName(
   { path = process.env['PATH'] ?? '', cwd = process.cwd() }: { readonly path?: string; readonly cwd?: string } = {},
 ): string {
   const file = realPath(script ?? '')
-  // A test or another program runs this code.
+  // A test or another program runs this code, not `bin/symphony`.
   if (file === undefined || !file.endsWith(join('bin', 'symphony'))) return 'symphony'
   // Ignores `.bin` folders, which npx and npm add to PATH only for this process.
   const folders = path

@@ -40,7 +40,7 @@ function describe(error: unknown): Described {
   }
   if (error instanceof SymphonyError)
     return { code: error.code, message, causes: causesOf(error), remedy: error.remedy }
-  // @symphony-pg/embedded shares no class with this package.
+  // @symphony-pg/embedded shares no class with this package, so its errors are recognised by their name.
   if (code !== undefined && error instanceof Error && error.name === 'EmbeddedError')
     return { code, message, causes: causesOf(error), remedy: String(Reflect.get(error, 'remedy') ?? '') || undefined }
   if (isUsage(error)) return { code: code ?? 'USAGE', message, causes: [], remedy: undefined }
@@ -125,7 +125,7 @@ Exit codes:
   130  interrupted (SIGINT) before the command was done
   143  terminated (SIGTERM) before the command was done`
 
-/** Error codes for an unreachable database. A script may start it and repeat the command. */
+/** Error codes for an unreachable database. A script may start the database and repeat the command. */
 const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
   'EMBEDDED_NOT_RUNNING',
   'EMBEDDED_NO_POSTGRES',

@@ -36,7 +36,7 @@ export function surfaceOf(command: Command, path: readonly string[] = []): Comma
       choices: argument.argChoices ?? [],
     })),
     options: help.visibleOptions(command).map(surfaceOfOption),
-    // Omits the `help` command that commander adds to groups: only its help output lists that command.
+    // Does not contain the `help` command of groups, which commander adds only to the help output.
     commands: command.commands.map((child) => surfaceOf(child, [...path, child.name()])),
   }
 }

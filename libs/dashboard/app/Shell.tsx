@@ -51,7 +51,10 @@ export function Shell({ children }: { readonly children: ComponentChildren }) {
   )
 }
 
-/** Shows on every page that everything is paused, because pending payments look normal. Only an operator can resume. */
+/**
+ * Shows on every page that everything is paused, because the lists show pending payments as usual. Only an operator can
+ * resume.
+ */
 function AllPaused() {
   const pause = status.value?.allPaused ?? null
   if (pause === null) return null
@@ -69,7 +72,7 @@ function AllPaused() {
   )
 }
 
-/** Focuses the page. The link must not change the address, whose part after `#` names the page. */
+/** Moves the focus to the page. Does not follow the link, because the part of the address after `#` names the page. */
 function skipTo(event: MouseEvent, main: HTMLElement | null): void {
   event.preventDefault()
   main?.focus()
@@ -159,7 +162,7 @@ function NavLink({ item, title }: { readonly item: NavItem; readonly title: stri
   )
 }
 
-/** Warns on every page that its data is old. Meanwhile tokens.css shows nothing in green. */
+/** Warns on every page that its data is old. Meanwhile tokens.css replaces green by a neutral colour. */
 function StaleNote() {
   const since = staleSince.value
   useLayoutEffect(() => {
@@ -190,7 +193,7 @@ const LIVE_WORDS = {
 }
 
 function Live() {
-  // A broken connection has its own state, which takes precedence over `stale`.
+  // If the connection is broken, shows that state instead of `stale`.
   const state = staleSince.value !== null && liveState.value === 'live' ? 'stale' : liveState.value
   return (
     <div class="live" data-state={state}>

@@ -1,7 +1,10 @@
 import { signal } from '@preact/signals'
 import { whenQuiet } from '../data/clock.js'
 
-/** Result of the last action, shown for 6 s and read out once by screen readers. The only live region of the page. */
+/**
+ * Result of the last action. The page shows it for 6 s in its only live region, so that screen readers read it out
+ * once.
+ */
 export const announcement = signal('')
 
 const SHOWN_MS = 6_000

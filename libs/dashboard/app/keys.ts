@@ -7,7 +7,7 @@ import { toggleTheme } from './theme.js'
 
 export const keysAreShown = signal(false)
 
-/** Time within which a page's letter must follow `g`. */
+/** Time after `g` within which the letter of a page must follow. */
 const SEQUENCE_MS = 1_500
 
 let awaitsPage = false
@@ -54,7 +54,7 @@ const ACTIONS: Readonly<Record<string, () => void>> = {
   x: selectRow,
 }
 
-/** Moves in the list or tables of this page, even without focus, such as after `g p`. */
+/** Moves in the list or tables of this page, also if they do not have the focus, such as after `g p`. */
 function moveInPage(step: number): void {
   const list = document.querySelector('.vlist-scroll') ?? document.querySelector('main')
   if (list !== null) moveInList(list, step)

@@ -7,9 +7,9 @@ export interface NavItem {
   readonly title: string
   readonly shortTitle: string
   readonly icon: IconName
-  /** Key that opens the page after `g`. */
+  /** Letter that opens the page when typed after `g`. */
   readonly key: string
-  /** Whether the navigation bar of a phone shows the page. Other pages are behind "More". */
+  /** Whether the navigation bar on a phone shows the page. The button "More" opens the other pages. */
   readonly isMain: boolean
   /** Whether the page covers all participants. A key restricted to some participants does not see it. */
   readonly isShared: boolean

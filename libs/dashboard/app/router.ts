@@ -4,8 +4,8 @@ import { pathTo } from './pathTo.js'
 export { pathTo } from './pathTo.js'
 
 /**
- * Page and filters, stored in the part of the address after `#`. The server needs only one page, and reload, bookmarks
- * and the back button work.
+ * Page and filters, read from the part of the address after `#`. Browsers do not send that part, so the server serves
+ * one document for all pages. Reload, bookmarks and the back button still work.
  */
 interface Route {
   /** Parts of the path: `['payments', id]`. */

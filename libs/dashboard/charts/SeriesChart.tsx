@@ -13,7 +13,9 @@ interface Layer {
   readonly count: (point: SeriesPoint) => number
 }
 
-/** Layers from bottom to top. Their tones also differ in lightness, so that they are distinct without colour. */
+/**
+ * Layers from bottom to top. Their colours also differ in lightness, so that colour-blind readers can distinguish them.
+ */
 const LAYERS: readonly Layer[] = [
   { name: 'dispatched', state: 'DISPATCHED', colour: '--good', count: ({ dispatched }) => dispatched },
   {

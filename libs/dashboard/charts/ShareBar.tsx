@@ -1,4 +1,7 @@
-/** Part of the bar. Screen readers skip the bar, because the text beside it has the same numbers. */
+/**
+ * Part of the bar, as wide as its share of the whole. Screen readers skip the bar, because the text beside it has the
+ * same numbers.
+ */
 interface Part {
   readonly name: string
   readonly count: number

@@ -20,7 +20,7 @@ const SELECTED_MIN = 8
 
 /**
  * Draws a chart, and redraws it when the colours change. Loads uPlot with the first chart, because uPlot is a third of
- * all code and few pages need it. If it does not load, the page shows only numbers.
+ * all code and few pages need it. If uPlot does not load, the page shows only numbers.
  */
 export function usePlot(spec: PlotSpec) {
   const place = useRef<HTMLDivElement>(null)

@@ -2,7 +2,7 @@ import type { Problem } from '../../http/index.js'
 import { learnServerTime } from './clock.js'
 import { credentialWasRejected, readToken } from './session.js'
 
-/** Problem that a page shows, with the server's text or else a text of the dashboard. */
+/** Problem that a page shows, in the server's words, or in the dashboard's if the server sent none. */
 export interface ShownProblem {
   readonly status: number
   readonly code: string

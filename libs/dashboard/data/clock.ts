@@ -5,7 +5,10 @@ import { signal } from '@preact/signals'
  * not show a new payment as five minutes old.
  */
 const TICK_MS = 1_000
-/** Smaller differences come from the network and from the whole seconds of the Date header. */
+/**
+ * Differences to the server's clock below this are ignored. They come from the network delay and from the whole seconds
+ * of the Date header.
+ */
 const SKEW_IGNORED_MS = 2_500
 
 let skewMs = 0
@@ -45,7 +48,7 @@ export function pause(ms: number, stop: AbortSignal): Promise<void> {
   })
 }
 
-/** Limits calls of `act`. `ask` calls it at once, or at the end of the interval since its last call. */
+/** Limits calls of `act`. `ask` calls `act` at once, or at the end of the interval that began with the last call. */
 export function atMostEvery(ms: number, act: () => void): { readonly ask: () => void; readonly stop: () => void } {
   let timer: ReturnType<typeof setTimeout> | undefined
   let asked = false

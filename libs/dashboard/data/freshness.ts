@@ -2,7 +2,10 @@ import { effect, signal } from '@preact/signals'
 import { pause, readClock } from './clock.js'
 import { liveState, lookedAtMs } from './stream.js'
 
-/** Time of the last successful read of the database, if it is too long ago; null while the data is fresh. */
+/**
+ * Time of the last successful read of the database, set only when that time is too long ago; null while the data is
+ * fresh.
+ */
 export const staleSince = signal<string | null>(null)
 
 /**
@@ -13,8 +16,8 @@ const STALE_AFTER_MS = 3_500
 const CHECKED_EVERY_MS = 500
 
 /**
- * Watches for missing events instead of errors, because every fault of database, server or network makes events stop.
- * Without a stream no events are expected, and each page reports its own failed requests.
+ * Sets `staleSince` when events stop, because every fault of database, server or network stops them. Without a stream
+ * no events are expected, and each page reports its own failed requests.
  */
 export async function watchFreshness(stop: AbortSignal): Promise<void> {
   lookedAtMs.value = readClock()

@@ -3,7 +3,7 @@ import type { Proof, ProofRow } from '../../http/index.js'
 /**
  * Compares the rows of one payment with their sealed blocks in the browser. Recomputes the hashes from the bytes that
  * the server sent; docs/internals/ledger-chain.md describes the format. A row is sound if its block has an entry with
- * its hash, and the hashes above that entry lead to the root in the head of the block.
+ * the row's hash, and the hashes above that entry lead to the root in the head of the block.
  */
 export type RowDefect =
   | 'it differs from what was sealed'
@@ -22,7 +22,10 @@ export interface CheckedRow {
   readonly block: string | null
   /** Defect; undefined if the row is sound or not sealed yet. */
   readonly defect: RowDefect | undefined
-  /** Whether the payload is masked. The block has an entry of the row, but the hash cannot be recomputed here. */
+  /**
+   * Whether the payload is masked. The block has an entry for the row, but the browser cannot recompute the hash
+   * without the payload.
+   */
   readonly isMasked: boolean
 }
 
@@ -96,7 +99,7 @@ function recordDefect(
   return hasNumber ? undefined : 'it has another number'
 }
 
-/** Finds the entry of the row. Entries are hexadecimal: kind, id, transaction, hash. */
+/** Finds the entry of the row in its block. An entry is hexadecimal text: kind, id, transaction, hash. */
 function entryOf({ kind, id }: ProofRow, entries: string) {
   const key = `${KIND_NUMBERS[kind]}${bare(id)}`
   for (let at = 0; at < entries.length; at += 2 * ENTRY_BYTES) {
@@ -146,7 +149,7 @@ function hexOf(bytes: Uint8Array | null | undefined): string {
   return Array.from(bytes ?? [], (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
-/** Returns the integer in the bytes; 0 without bytes. Valid numbers start at 1. */
+/** Returns the integer in the bytes; 0 without bytes, which no valid row has. */
 function integerOf(bytes: Uint8Array | null | undefined): bigint {
   return integerIn(hexOf(bytes))
 }
@@ -159,12 +162,12 @@ function bare(uuid: string): string {
   return uuid.replaceAll('-', '')
 }
 
-/** Kinds as two bytes in hexadecimal. */
+/** Number of each kind, as two bytes in hexadecimal. */
 const KIND_NUMBERS = { identity: '0001', attempt: '0002', event: '0003' }
 const ENTRY_BYTES = 58
-/** Indexes of columns in a head. */
+/** Positions of columns in the head of a block. */
 const BLOCK_NO = 0
 const ROOT = 7
-/** Indexes of columns in a row. */
+/** Positions of columns in a ledger row. */
 const NUMBERS = { attempt: 8, event: 3 }
 const PAYLOAD = 7

@@ -16,7 +16,7 @@ export interface ChosenRange {
   /** Name of a range that ends now; undefined for a selected one. */
   readonly name: string | undefined
   readonly seconds: number
-  /** Key that changes with the choice, not with the clock. */
+  /** Key that changes when the person chooses another range, but not as time passes. */
   readonly key: string
   /** Returns the current start and end. */
   readonly read: () => TimeRange

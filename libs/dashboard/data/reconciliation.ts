@@ -1,7 +1,10 @@
 import type { FindingClosed, FindingPage, Reconciled, RunPage } from '../../http/index.js'
 import { request } from './client.js'
 
-/** Requests of the page Reconciliation. Separate, because that page is loaded when first opened. */
+/**
+ * Requests of the page Reconciliation. In a separate file, because the code of that page is loaded when it is first
+ * opened.
+ */
 
 interface PageQuery {
   readonly cursor?: string

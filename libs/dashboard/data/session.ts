@@ -6,7 +6,9 @@ import { computed, signal } from '@preact/signals'
  * can use it.
  */
 const TOKEN_KEY = 'symphony.token'
-/** Marks that this browser has a session cookie, which scripts cannot read. All tabs share mark and cookie. */
+/**
+ * Key that records that this browser has a session cookie, because scripts cannot read the cookie. All tabs share both.
+ */
 const SESSION_KEY = 'symphony.session'
 
 const token = signal<string | null>(null)
@@ -50,7 +52,7 @@ export function readToken(): string | null {
   return token.peek()
 }
 
-/** Signs out if the refused credential is the current one, because a late answer may concern an older token. */
+/** Signs out if the refused credential is the current one. A late answer may be about an older token. */
 export function credentialWasRejected(sent: string | null): void {
   if (!isSignedIn.peek() || sent !== token.peek()) return
   rejected.value = sent === null ? 'session' : 'token'

@@ -11,7 +11,7 @@ import { onServerEvent } from './stream.js'
 export const status = signal<Status | null>(null)
 export const statusProblem = signal<ShownProblem | null>(null)
 
-/** Number of items that need a person, beside the page that handles them. */
+/** Number of items that need a person, shown in the navigation beside the page that lists them. */
 interface Badge {
   readonly count: string
   readonly tone: 'bad' | 'held'
@@ -31,7 +31,7 @@ export async function followStatus(stop: AbortSignal): Promise<void> {
   })
   stop.addEventListener('abort', () => {
     unsubscribe()
-    // The next credential may have other rights.
+    // Discards the data, because the next credential may not have the right to see it.
     status.value = null
     statusProblem.value = null
     me.value = null
@@ -43,7 +43,7 @@ export async function followStatus(stop: AbortSignal): Promise<void> {
   }
 }
 
-/** Reads the identity first, because only some credentials may read the status. */
+/** Reads the identity before the status, because only some credentials may read the status. */
 export async function refreshStatus(stop: AbortSignal = new AbortController().signal): Promise<void> {
   try {
     me.value ??= await readMe(stop)

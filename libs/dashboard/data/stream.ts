@@ -14,7 +14,10 @@ export const lookedAtMs = signal(readClock())
 type Listener = (event: ServerEvent) => void
 const listeners = new Set<Listener>()
 
-/** Subscribes to events, and to the pseudo-event `reconnected`, after which shown data may be outdated. */
+/**
+ * Subscribes to events. The pseudo-event `reconnected` means that events may have been missed, so shown data may be
+ * old.
+ */
 export function onServerEvent(listener: Listener): () => void {
   listeners.add(listener)
   return () => listeners.delete(listener)

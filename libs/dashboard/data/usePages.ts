@@ -47,7 +47,7 @@ function createPages<T>(load: (cursor: string | undefined, signal: AbortSignal) 
     state.value = { ...state.peek(), isLoading: true }
     try {
       let page = await load(cursor, controller.signal)
-      // A page of a rare state may be empty and have a next one.
+      // Pages of a rare state may be empty although a next page exists. Loads on until a page has items.
       while (page.items.length === 0 && page.next !== null) page = await load(page.next, controller.signal)
       if (controller.signal.aborted) return
       const before = cursor === undefined ? { rows: [], pages: 0 } : state.peek()

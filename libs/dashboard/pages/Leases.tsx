@@ -72,7 +72,7 @@ export function Leases() {
   )
 }
 
-/** State of a held lease. Unlike a held payment it is normal, so it has another icon and tone. */
+/** Tag of a lease that a holder has. Unlike a held payment this is normal, so the tag has another icon and colour. */
 function Taken() {
   return (
     <span class="state tone-flight" data-state="HELD">

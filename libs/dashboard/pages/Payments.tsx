@@ -38,7 +38,7 @@ import { EnqueueForm } from './payment/dialogs.js'
 /** Maximum page size of the API, so that scrolling needs few requests. */
 const PAGE_SIZE = 500
 const STATES = ['DUE', 'SCHEDULED', 'LEASED', 'EXPIRED', 'BLOCKED', 'HELD', 'DISPATCHED', 'FAILED']
-/** Filter that is no state: a returned payment stays DISPATCHED. */
+/** Value of the state filter for returned payments. It is no state: a returned payment stays DISPATCHED. */
 const RETURNED = 'RETURNED'
 const COLUMNS = ['Payment', 'State', 'Amount', 'Rail', 'Participant', 'Attempts', 'Last answer', 'Created']
 
@@ -115,7 +115,7 @@ function filterOf(query: Readonly<Record<string, string>>): Filter {
   }
 }
 
-/** Counted states, with the filter that lists them; undefined without such a filter. */
+/** Filter that lists each counted state; undefined for a count that no filter lists. */
 const COUNTED = {
   PENDING: undefined,
   HELD: { state: 'HELD', returned: '' },
@@ -124,7 +124,7 @@ const COUNTED = {
   CANCELLED: undefined,
 } as const
 
-/** Number of payments per state that match the other filters. A search by word has no counts. */
+/** Number of payments per state that match the filters other than the state. A search by word has no counts. */
 function Counts({ filter }: { readonly filter: Filter }) {
   const { q, state: _state, returned: _returned, sort: _sort, ...others } = filter
   const counts = useResource({
@@ -161,7 +161,7 @@ function isCounted(state: string): state is keyof typeof COUNTED {
   return Object.hasOwn(COUNTED, state)
 }
 
-/** Interval of reading the counts, which workers project about once a second after sealing. */
+/** Interval of reading the counts. Workers update them about once a second, after a block is sealed. */
 const COUNT_EVERY_MS = 10_000
 
 /** Updates loaded rows by events. Loads new payments while the list is scrolled to the top. */
@@ -190,7 +190,7 @@ interface PaymentFiltersProps {
 
 function PaymentFilters({ filter, onDestination }: PaymentFiltersProps) {
   const search = useRef<HTMLInputElement>(null)
-  // Sets the focus before the first paint, so that letters typed after the slash are not lost.
+  // Sets the focus before the first paint, so that letters typed right after `/` are not lost.
   useLayoutEffect(() => {
     if (!wantsSearch.peek()) return
     wantsSearch.value = false
@@ -249,7 +249,10 @@ function PaymentFilters({ filter, onDestination }: PaymentFiltersProps) {
   )
 }
 
-/** Filter by amount. Amounts are compared within one currency, so the other fields appear after its choice. */
+/**
+ * Filter by amount. Amounts can be compared only within one currency, so the other fields appear after a currency is
+ * chosen.
+ */
 function AmountFilter({ filter }: { readonly filter: Filter }) {
   const { currency, amountMin, amountMax, sort } = filter
   return (
@@ -318,7 +321,7 @@ const cellsOf = (selection: Selection) => (item: OutboxItem) => {
       </a>
     </>,
     <span key="state">
-      {/* Two tags would not fit. Only a dispatched payment can be returned. */}
+      {/* Shows one tag, because two would not fit: "returned" implies DISPATCHED. */}
       <StateTag state={item.returned ? RETURNED : state} />{' '}
       {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" short="Unknown" /> : null}
     </span>,

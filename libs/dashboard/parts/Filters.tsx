@@ -4,12 +4,12 @@ import { useState } from 'preact/hooks'
 interface FiltersProps {
   /** Filters of the list by name. */
   readonly filter: object
-  /** Search field, which a phone shows beside the button. */
+  /** Search field. A phone shows it beside the button that opens the filters. */
   readonly search?: ComponentChildren
   readonly children: ComponentChildren
 }
 
-/** Filters that count as a part of another filter. */
+/** Filters that belong to another filter. The button counts both as one. */
 const PART_OF: Readonly<Record<string, string>> = {
   from: 'range',
   to: 'range',

@@ -69,10 +69,10 @@ function LedgerSide({ kind, payment }: LedgerSideProps) {
   )
 }
 
-/** Entry of a finding or of a timeline. Entries of a timeline have no references. */
+/** Bank entry of a finding or of a timeline. A timeline has no accounts and references of entries. */
 type ShownEntry = Pick<BankEntry, 'kind' | 'amount' | 'currency' | 'bookedOn' | 'valuedOn'> & Partial<BankEntry>
 
-/** Facts of one bank entry. Marks no field without a kind of finding. */
+/** Facts of one bank entry. Marks the field that differs, by the kind of the finding; none without a kind. */
 export function EntryFacts({ entry, kind }: { readonly entry: ShownEntry; readonly kind?: Finding['kind'] }) {
   const { account = null, bankReference = null, reference = null, amount, bookedOn, valuedOn } = entry
   const isPayout = entry.kind === 'payout'

@@ -1,4 +1,4 @@
-/** Paths of the icons. Characters would not do, because a font may lack them. */
+/** SVG paths of the icons. Characters are not used as icons, because a font may lack them. */
 const PATHS = {
   done: 'M3 8.5l3.2 3.2L13 4.6',
   failed: 'M4 4l8 8M12 4l-8 8',

@@ -1,6 +1,6 @@
 import type { OutboxItem } from '../../http/index.js'
 
-/** Fields of the payload that the API shows, within the field classes of the rail. */
+/** Amount, currency and destination of a payload, as far as the rail's field classes allow the API to show them. */
 export type ShownMoney = Pick<OutboxItem, 'amount' | 'currency' | 'destination' | 'destinationWithheld'>
 
 const WITHHELD = {

@@ -8,7 +8,7 @@ interface MoneyListProps {
     Partial<Pick<Proposal, 'decision' | 'railReference' | 'reason' | 'proposedBy'>>)[]
 }
 
-/** Payments of a bulk decision, each with its hold reason. Of a proposal, also shows author and effect. */
+/** Payments of a bulk decision, each with its hold reason. For a proposal, also its author and effect. */
 export function MoneyList({ payments }: MoneyListProps) {
   return (
     <ul class="money-list" aria-label="Payments">

@@ -12,7 +12,7 @@ import { ReasonDialog } from './ReasonDialog.js'
 
 interface ProposalNoteProps {
   readonly proposal: Proposal
-  /** Payment of the proposal. @default a payment with earlier attempts */
+  /** Payment of the proposal. @default the texts are those for a payment with an earlier attempt */
   readonly item?: OutboxItem
   readonly onDone: () => void
 }
@@ -48,16 +48,16 @@ export function ProposalNote({ proposal, item, onDone }: ProposalNoteProps) {
 interface OpenProposalProps {
   readonly proposal: Pick<Proposal, 'reason' | 'proposedBy' | 'proposedAt'>
   readonly title: string
-  /** Name in the labels of the buttons, for pages with several proposals. */
+  /** Added to the labels of the buttons for screen readers, on pages with several proposals. */
   readonly name?: string
-  /** Sentence about the state that a withdrawal leaves unchanged. */
+  /** Sentence that says what stays as it is if the proposal is withdrawn. */
   readonly stays: string
   readonly approve: (onClose: () => void) => ComponentChildren
   readonly withdraw: (reason: string) => Promise<void>
   readonly children: ComponentChildren
 }
 
-/** Shows any open proposal. Its author can withdraw it; the server refuses an approval by the author. */
+/** Shows an open proposal of any kind. Its author can withdraw it. The server refuses an approval by the author. */
 export function OpenProposal({ proposal, title, name, stays, approve, withdraw, children }: OpenProposalProps) {
   const { reason, proposedBy, proposedAt } = proposal
   const [asked, setAsked] = useState<'approve' | 'withdraw' | null>(null)

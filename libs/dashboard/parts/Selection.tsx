@@ -79,7 +79,7 @@ interface Asked {
 
 /** Selects all shown rows, and offers the actions that the states of the selected rows allow. */
 export function SelectionBar({ rows, selection, onDone }: SelectionBarProps) {
-  // Rows at the time of the click, which later changes of the list do not affect.
+  // Copy of the rows at the time of the click. Later changes of the list do not affect it.
   const [asked, setAsked] = useState<Asked | null>(null)
   if (!maySelect() || rows.length === 0) return null
   const selected = rows.filter(({ item }) => selection.ids.value.has(item.outboxId))

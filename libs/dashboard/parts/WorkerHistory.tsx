@@ -9,7 +9,10 @@ import { ResourceView } from './ResourceView.js'
 import { StateTag } from './StateTag.js'
 import { Table } from './Table.js'
 
-/** Throughput and breaker changes of a rail or of a worker, from the database: they do not end with a process. */
+/**
+ * Throughput and breaker changes of a rail or of a worker. They are read from the database, so they outlive the
+ * processes.
+ */
 export function WorkerHistory({ of }: { readonly of: Parameters<typeof readWorkerHistory>[0] }) {
   const history = useResource({
     key: `history ${JSON.stringify(of)}`,

@@ -2,7 +2,7 @@ import type { OutboxItem, Proposal } from '../../http/index.js'
 
 export interface DecisionWords {
   readonly meaning: string
-  /** Text on a button, after a verb and a colon. */
+  /** Words after a verb and a colon on a button. */
   readonly short: string
   readonly effect: string
 }
@@ -36,7 +36,10 @@ const FIRST_SEND: DecisionWords = {
   effect: 'A worker sends the payment to its rail.',
 }
 
-/** Returns the words of a decision. They differ for a payment without an attempt, which is sent for the first time. */
+/**
+ * Returns the words of a decision. A retry of a payment without an attempt has other words, because it is the first
+ * send.
+ */
 export function wordsOfDecision(
   decision: Proposal['decision'],
   item: Pick<OutboxItem, 'lastAttemptNo'> | undefined,

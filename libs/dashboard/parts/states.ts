@@ -9,7 +9,7 @@ interface StateStyle {
   readonly meaning: string
 }
 
-/** Word, icon and tone of each state, because a colour alone does not suffice. */
+/** Word, icon and tone of each state, because some readers cannot distinguish colours. */
 const STYLES: Readonly<Record<string, StateStyle>> = {
   DUE: style('Due', 'due', 'wait', 'Waits for the next free worker.'),
   SCHEDULED: style('Scheduled', 'scheduled', 'wait', 'Waits for a retry, or for its earliest time.'),

@@ -52,7 +52,10 @@ export class Authenticator {
   }
 }
 
-/** Maximum length of a token: longer than tokens of providers, and short enough to hash for an unknown caller. */
+/**
+ * Maximum length of a token. Tokens of identity providers are shorter. The limit bounds the cost of hashing a token
+ * that an unknown caller sends.
+ */
 const TOKEN_LENGTH_MAX = 8_192
 
 /**

@@ -104,13 +104,13 @@ export function cookieOf({ headers }: CookieRequest, name: string): string | und
 }
 
 /**
- * Returns the value of Set-Cookie. `SameSite=Strict` works, because the page after the provider's redirect needs no
- * cookie: the dashboard sends it with its own requests.
+ * Returns the value of Set-Cookie. With `SameSite=Strict`, the browser sends no cookie with the provider's redirect.
+ * The page at the end of the redirect needs none: its script sends the cookie with its own requests.
  */
 export function setCookie(name: string, value: string, seconds: number): string {
   return `${name}=${value}; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=${seconds}`
 }
 
-/** Values of Set-Cookie that remove the cookies. */
+/** Values of Set-Cookie that delete the sign-in cookie and the session cookie. */
 export const REMOVED_SIGN_IN = setCookie(SIGN_IN_COOKIE, '', 0)
 export const REMOVED_SESSION = setCookie(SESSION_COOKIE, '', 0)

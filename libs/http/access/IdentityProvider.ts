@@ -103,7 +103,10 @@ export class IdentityProvider {
     return identity
   }
 
-  /** Reads the metadata once per hour, but a second after a failed read again. Concurrent callers share one read. */
+  /**
+   * Returns the metadata, read at most once per hour. After a failed read, reads again after a second. Concurrent
+   * callers share one read.
+   */
   async #discover(): Promise<Configuration> {
     const nowMs = this.#clock.monotonicMs()
     if (this.#discovered === undefined || this.#discovered.untilMs <= nowMs) {
@@ -129,7 +132,7 @@ export class IdentityProvider {
       clientSecret === undefined ? client.None() : client.ClientSecretBasic(clientSecret),
       {
         timeout: TIMEOUT_SECONDS,
-        // Verifies the signature of the token, although the token came from the provider over TLS.
+        // Also verifies the signature of the token. By default openid-client trusts the TLS connection to the provider.
         execute: [
           client.enableNonRepudiationChecks,
           // Plain http is allowed only for an issuer on this machine (`requiredUrl`).
@@ -151,7 +154,9 @@ export class IdentityProvider {
 
 type Tokens = Awaited<ReturnType<typeof authorizationCodeGrant>>
 
-/** Returns the problem of a failed exchange. The detail repeats only an error code of the provider's answer. */
+/**
+ * Returns the problem of a failed exchange. Its detail contains nothing of the provider's answer except the error code.
+ */
 function problemOf(error: unknown): ProblemError {
   if (error instanceof ProblemError) return error
   const code = textIn(error, 'code') ?? ''
@@ -174,7 +179,10 @@ function textIn(error: unknown, field: string): string | undefined {
   return typeof value === 'string' ? value : undefined
 }
 
-/** Error codes of openid-client for a broken provider. All other codes concern the answer in the browser. */
+/**
+ * Error codes of openid-client that mean a broken provider. Every other code means an invalid answer, which the browser
+ * delivered.
+ */
 const AWAY = new Set(['OAUTH_TIMEOUT', 'OAUTH_ABORT', 'OAUTH_RESPONSE_IS_NOT_CONFORM', 'OAUTH_RESPONSE_IS_NOT_JSON'])
 
 const STARTED = /^([\w-]{43})\.([\w-]{43})\.([\w-]{43})$/

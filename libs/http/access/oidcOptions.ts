@@ -54,7 +54,7 @@ export function identityOfClaims(
   if (typeof owner !== 'string' || !OWNER.test(owner) || participants?.length === 0) return undefined
   // At some providers, a person can register another person's email address without verification.
   if (ownerClaim === 'email' && claims['email_verified'] === false) return undefined
-  // A claim may contain any expiry, but a Date has a limit.
+  // A token may contain an expiry that no Date can represent.
   const expiresAt = new Date((claims.exp ?? Number.NaN) * 1_000)
   if (Number.isNaN(expiresAt.getTime())) return undefined
   const granted = new Set<Scope>(wordsIn(claims[scopeClaim]).flatMap((word) => scopes.get(word) ?? []))
@@ -88,7 +88,7 @@ export function readOidcOptions(
   refuseUnknownFields('', value, FIELDS)
   const { signIn } = value
   return {
-    // The issuer is part of the key scope, which is in an index with a size limit.
+    // The issuer is part of the key scope, which PostgreSQL indexes. An index entry has a maximum size.
     issuer: requiredText('issuer', value['issuer'], 255),
     audience: requiredText('audience', value['audience'], 2_000),
     jwksUrl: requiredUrl('jwksUrl', value['jwksUrl']),

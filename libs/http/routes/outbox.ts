@@ -234,7 +234,7 @@ function proofPage(rows: readonly ProvenRow[], show: ShowPayload | undefined): O
 
 /** Maximum number of rows of a page. Small, because each row may need another block. */
 const PROOF_ROWS_MAX = 32
-/** Maximum size of rows and blocks in a page of less than 64 KiB. */
+/** Maximum size in bytes of all rows and blocks of a page, so that the whole page stays below 64 KiB. */
 const PROOF_BYTES_MAX = 65_000
 
 /** Returns the size of a value as JSON, with a comma. */

@@ -235,7 +235,7 @@ export async function describeDatabases(all: readonly Described[]): Promise<Data
   return views
 }
 
-/** Describes a database. One that does not answer is `down`, with unknown counts. */
+/** Describes a database. A database that does not answer is `down`, with unknown counts. */
 async function describe({ name, database }: Described): Promise<DatabaseView> {
   const { schema } = database
   let view: DatabaseView = { name, schema, state: 'down', ...UNKNOWN }

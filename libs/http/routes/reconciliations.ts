@@ -129,7 +129,10 @@ function bankReader({ roles }: Api, { scopes }: Identity): readonly [Role, BankD
   return scopes.includes('audit') ? [roles.auditor, 'full'] : [roles.readonly, 'limited']
 }
 
-/** Reads findings, critical ones first. Without the scope audit, adds the current state of their payments. */
+/**
+ * Reads findings, critical ones first. Without the scope audit, the stored payment of a finding is hidden, so adds the
+ * payment in its current state.
+ */
 export async function readFindings(api: Api, identity: Identity, search: Parameters<typeof readFindingsBySeverity>[1]) {
   const [role, detail] = bankReader(api, identity)
   const { items, next } = await readFindingsBySeverity(role, search, detail)

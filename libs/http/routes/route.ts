@@ -59,7 +59,7 @@ export interface Route {
   readonly handle: (request: FastifyRequest, reply: FastifyReply, query?: unknown) => Promise<unknown>
 }
 
-/** Returns the scopes, of which a caller needs one; none if any caller may call the route. */
+/** Returns the scopes that allow this route: a caller needs one of them. Empty if the route needs no scope. */
 export function scopesOf({ access }: Pick<Route, 'access'>): readonly Scope[] {
   if (access === 'any' || access === 'open' || access === 'signature') return []
   return access === 'ingest or operate' ? ['ingest', 'operate'] : [access]

@@ -1,7 +1,7 @@
 import { Type, type Static, type TProperties, type TSchema } from '#typebox'
 import type { JsonObject } from '../../core/index.js'
 
-/** Parts of all shapes. A shape allows no additional fields. */
+/** Shared parts of the JSON shapes. A shape allows no additional fields. */
 
 export function shape<Properties extends TProperties>(properties: Properties, options: { description?: string } = {}) {
   return Type.Object(properties, { ...options, additionalProperties: false })

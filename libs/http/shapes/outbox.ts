@@ -181,7 +181,8 @@ export const Timeline = shape({
   redrivenAs: Type.Array(Uuid, { description: 'redrives of this item, oldest first' }),
   replacedBy: nullable({ ...Uuid, description: 'payment that replaces this one' }),
   findings: Type.Array(Finding, { description: 'differences between bank statements and the payment' }),
-  // Late outcomes are events: LATE_OUTCOME, or TERMINAL_BLOCKED if they contradict the ledger.
+  // Late outcomes are not a separate field. They are in `events`: LATE_OUTCOME, or TERMINAL_BLOCKED if they contradict
+  // the ledger.
 })
 export type Timeline = Static<typeof Timeline>
 

@@ -244,6 +244,9 @@ export const ItemsEvent = shape({
 })
 export type ItemsEvent = Static<typeof ItemsEvent>
 
-/** Event `looked`, about once per second: the server has read the database. Without it, shown data may be old. */
+/**
+ * Event `looked`, sent about once per second after the server has read the database. If it stops arriving, the shown
+ * data may be old.
+ */
 export const LookedEvent = shape({ at: Timestamp })
 export type LookedEvent = Static<typeof LookedEvent>

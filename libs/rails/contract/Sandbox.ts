@@ -5,13 +5,13 @@ import type { LoadedRail } from '../loadRails.js'
 import type { RailRequest } from '../types.js'
 
 export interface RailContractOptions {
-  /** Payload that the rail, or its sandbox, pays several times, under different references. */
+  /** Payload that the rail, or its sandbox, can pay several times, under different references. */
   readonly payload: JsonObject
   /** Payload that the rail refuses permanently. @default refusals are not checked */
   readonly refusedPayload?: JsonObject
   /**
-   * Asks the sandbox, without the adapter, how many payments it made under a reference. Most rules are stricter with
-   * it. @default the adapter's own answers are trusted
+   * Asks the sandbox, without the adapter, how many payments it made under a reference. Most rules check this number
+   * too. @default the adapter's own answers are trusted
    */
   readonly effectsOf?: (reference: string) => number | Promise<number>
   /** Milliseconds within which the adapter must react to its signal. @default 2000 */

@@ -4,11 +4,12 @@ import { mapFields, rulesOf, type FieldRule } from './fieldRules.js'
 /** Refuses a payload with a card number in a field of class `forbidden`, at any depth, including keys. */
 export function refuseCardNumbers(payload: JsonObject, rules: readonly FieldRule[], argument = 'payload'): void {
   mapFields(payload, rulesOf(rules, 'forbidden'), (value, { rule }) => {
-    // Names the rule's pointer, because a key of the payload may itself be data.
+    // The error names the rule's pointer, not the exact path, because a key in the path may itself be data.
     if (!textsIn(value).some(holdsCardNumber)) return value
     throw new InvalidPayloadError(`${argument}${rule.pointer}`, 'holds a card number, which this rail forbids there', {
       code: 'CARD_NUMBER_REFUSED',
-      // The number must not leave this process, so the database was not asked whether the payment exists already.
+      // The check runs before the database is asked, because a card number must not leave this process. So the payment
+      // may already exist.
       remedy:
         'Leave it out, or send a token of it. If this payment was enqueued before, it stands: do not send it under another key.',
     })
@@ -23,7 +24,7 @@ export function refuseCardNumbers(payload: JsonObject, rules: readonly FieldRule
  * number.
  */
 export function holdsCardNumber(text: string): boolean {
-  // Digits of other scripts and invisible characters hide a number from a pattern, but not from a reader.
+  // Normalizes digits of other scripts and removes invisible characters, which would hide a number from the pattern.
   const plain = text
     .normalize('NFKC')
     .replaceAll(/\p{Cf}/gu, '')
@@ -49,7 +50,7 @@ function holdsInGroups(groups: readonly string[]): boolean {
 }
 
 function holdsInRun(digits: string): boolean {
-  // A run this long contains a card number at least by chance, and a search of it would take too long.
+  // In a run this long, some part passes the Luhn check by chance. Skips the search, which would take too long.
   if (digits.length > DIGITS_SEARCHED_MAX) return true
   for (let start = 0; start + CARD_LENGTH.min <= digits.length; start += 1) {
     for (let length = CARD_LENGTH.min; length <= CARD_LENGTH.max && start + length <= digits.length; length += 1) {
@@ -69,7 +70,7 @@ function passesLuhn(digits: string, start: number, end: number): boolean {
   return sum % 10 === 0
 }
 
-/** Checks the IBAN's own check digits (ISO 13616). A card number in this form passes them in one of 97 cases. */
+/** Checks the IBAN's own check digits (ISO 13616). A card number after two letters passes them in one of 97 cases. */
 function isIban(word: string): boolean {
   const compact = word.replaceAll(' ', '')
   const moved = `${compact.slice(4)}${compact.slice(0, 4)}`

@@ -54,7 +54,10 @@ export function mergeFieldRules(declared: readonly FieldRule[], recorded: FieldC
   return [...merged.values()]
 }
 
-/** Returns the rank of a class. `encrypted` is stricter than `forbidden`: it is never shown, not even masked. */
+/**
+ * Returns the rank of a class. `encrypted` is stricter than `forbidden`: people see a forbidden field masked, but of an
+ * encrypted field nothing.
+ */
 function strictness({ fieldClass }: FieldRule): number {
   return ['public', 'masked', 'forbidden', 'encrypted'].indexOf(fieldClass)
 }
@@ -69,7 +72,7 @@ export function readPointer(field: string, pointer: unknown): readonly string[] 
     .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'))
 }
 
-/** Returns whether a field of one pointer is, contains, or lies in a field of the other. */
+/** Returns whether two pointers can name the same field, or a field and a part of it. */
 export function overlap(some: readonly string[], others: readonly string[]): boolean {
   const shared = Math.min(some.length, others.length)
   return some.slice(0, shared).every((key, at) => key === others[at] || key === EACH || others[at] === EACH)

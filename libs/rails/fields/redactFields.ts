@@ -50,6 +50,8 @@ function leavesOf(value: JsonValue): string[] {
   return Object.values(value).flatMap(leavesOf)
 }
 
-/** Minimum length of a removed value. A shorter value occurs in many words, so removing it protects nothing. */
+/**
+ * Minimum length of a removed value. A shorter value occurs in many words, so its presence in a text reveals nothing.
+ */
 const LENGTH_MIN = 3
 const TEXT_READ_MAX = 131_072

@@ -57,7 +57,7 @@ export class HttpTransport {
   constructor(options: TransportOptions) {
     this.#responseBytesMax = options.responseBytesMax
     this.#agent = createAgent(options)
-    // Prevents an unhandled rejection. `exchange` throws the error.
+    // Prevents an unhandled rejection. `exchange` awaits the same promise and throws the error.
     this.#agent.catch(() => {})
   }
 
@@ -122,8 +122,8 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
-    // The request was aborted while it waited for a connection. It is already reported as not sent, so it must not be
-    // sent.
+    // The request was aborted while it waited for a connection. The caller already counts it as not sent, so it must
+    // not be sent now.
     if (this.#signal.aborted) controller.abort(new NotSentError('aborted while waiting for a connection'))
     else this.#controller = controller
   }

@@ -52,7 +52,9 @@ export interface HttpOptions<Payload extends object = JsonObject> {
    */
   readonly signing?: SigningKey
   readonly tls?: TlsMaterial
-  /** Whether plain HTTP to other machines is allowed, for a network that encrypts by itself. @default false */
+  /**
+   * Whether plain HTTP to other machines is allowed, for example in a network that encrypts all traffic. @default false
+   */
   readonly allowPlainHttp?: boolean
   /** Maximum number of bytes of an answer. @default 65536 */
   readonly responseBytesMax?: number

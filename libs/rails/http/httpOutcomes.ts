@@ -6,14 +6,14 @@ import type { RailOutcome } from '../types.js'
  * out does not know the rail's outcome.
  */
 export const HTTP_STATUS_OUTCOMES: Readonly<Record<number, RailOutcome>> = Object.freeze({
-  // Refused because of the content, which would be the same in the next attempt.
+  // The rail refused the content. The next attempt would send the same content.
   400: 'terminal',
   402: 'terminal',
   413: 'terminal',
   414: 'terminal',
   422: 'terminal',
   431: 'terminal',
-  // Refused because of our credentials or the address, which an operator can correct. Nothing was done.
+  // The rail refused our credentials or the address and paid nothing. An operator can correct them.
   401: 'retryable',
   403: 'retryable',
   404: 'retryable',
@@ -23,10 +23,10 @@ export const HTTP_STATUS_OUTCOMES: Readonly<Record<number, RailOutcome>> = Objec
   415: 'retryable',
   421: 'retryable',
   426: 'retryable',
-  // Refused temporarily.
+  // The rail refused temporarily.
   425: 'retryable',
   429: 'retryable',
-  // The rail had received at least a part of the request.
+  // The rail received at least a part of the request before it timed out.
   408: 'unknown',
   // A payment exists under this key, in progress or done.
   409: 'unknown',

@@ -42,7 +42,7 @@ export function httpRail<
   return createHttpRail(options, {})
 }
 
-/** Difference between a payment and another kind of request, such as a webhook. */
+/** Parts that differ between a payment and another kind of request, such as a webhook. */
 export interface HttpProtocol {
   /** Returns further headers of a request. They replace headers of the options. @default none */
   readonly headersOf?: (parts: SignedParts) => Readonly<Record<string, string>>
@@ -75,7 +75,7 @@ export function createHttpRail<const Type extends string, Payload extends object
   }
   const { status } = http
   const { onUnknown } = options
-  // resolveHttpOptions refuses `inquire` without a status.
+  // For the types only: `resolveHttpOptions` refuses `inquire` without a status.
   if (status === undefined) return { ...rail, onUnknown: onUnknown === 'inquire' ? 'hold' : onUnknown }
   return {
     ...rail,
@@ -167,9 +167,9 @@ function readAnswer(
 }
 
 /**
- * Refines the outcome of a status by a listed code, which is more precise: some rails refuse with 200, others ask to
- * wait with 400. A code does not make an unknown status certain, nor a refusal a success, because such an answer
- * contradicts itself.
+ * Refines the outcome of an HTTP status by the rail's own code, if the table lists the code. The code is more precise:
+ * some rails refuse with 200, others ask to wait with 400. Ignores a code that contradicts its status: an unknown
+ * status stays unknown, and a refusal never becomes a success.
  */
 function refine(
   byStatus: RailOutcome,
@@ -182,7 +182,10 @@ function refine(
   return byCode === 'success' && !isSuccessStatus(status) ? byStatus : byCode
 }
 
-/** Returns the codes of HTTP statuses, for answers without a code in their body. */
+/**
+ * Returns the outcome of each status from 300 to 599 under its code (`HTTP_404`), for answers without a code in their
+ * body.
+ */
 function codesOfStatuses(outcomes: StatusOutcomes): RailCodes {
   const statuses = Array.from({ length: 300 }, (_, index) => 300 + index)
   return Object.fromEntries(statuses.map((status) => [codeOfStatus(status), outcomeOfStatus(outcomes, status)]))

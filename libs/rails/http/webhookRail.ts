@@ -59,7 +59,10 @@ const KEYS: readonly (keyof WebhookRailOptions)[] = [
   'clock',
 ]
 
-/** Statuses of a refusal. The HTTP rail would give up after some of them. */
+/**
+ * Statuses with which a receiver refuses a webhook. All are retried, although an HTTP rail ends a payment after some of
+ * them.
+ */
 const RETRIED = Object.freeze(
   Object.fromEntries(
     [...Object.keys(HTTP_STATUS_OUTCOMES), '410']

@@ -74,7 +74,7 @@ export class FileRailBook implements RailBook {
     closeSync(this.#fd)
   }
 
-  /** Writes all waiting payments at once. Payments that arrive during a write share the next sync. */
+  /** Writes all waiting payments at once. Payments that arrive during a write wait for the next write and its sync. */
   async #workOff(): Promise<void> {
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0)
@@ -100,7 +100,7 @@ export class FileRailBook implements RailBook {
       lines.set(waiting, lineOf(waiting.payment, now))
     }
     if (lines.size > 0) this.#append([...lines.values()])
-    // Also syncs the lines of other processes. An answer may repeat such a line, and must survive a crash.
+    // Syncs the lines of other processes too. An answer may repeat such a line, which must then survive a crash.
     await syncToDisk(this.#fd)
     this.#readOn()
     for (const waiting of batch) {

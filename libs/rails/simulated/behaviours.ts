@@ -9,11 +9,11 @@ export const SIMULATED_BEHAVIOURS = [
   'terminal',
   /** Refuses temporarily. */
   'retryable',
-  /** Takes `slowMs`, then pays. Does not pay if it is aborted before. */
+  /** Takes `slowMs`, then pays. Does not pay if the call is aborted meanwhile. */
   'slow',
   /** Pays and never answers. */
   'timeoutAfterPaying',
-  /** Receives the request twice, as from a proxy that repeats: two payments, unless the rail is idempotent. */
+  /** Delivers the request twice, like a proxy that repeats requests: two payments, unless the rail is idempotent. */
   'duplicate',
   /** Pays, and answers with an invalid text. */
   'garbage',

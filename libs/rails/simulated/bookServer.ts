@@ -42,7 +42,8 @@ export async function serveRailBook({ file, port = 0 }: BookServerOptions): Prom
   const server = createServer((request, response) => {
     void answer(book, request, response)
   })
-  // Longer than any client keeps a connection, so that none is closed while a payment is written to it.
+  // Clients close idle connections earlier. So the server never closes a connection to which a client is writing a
+  // payment.
   server.keepAliveTimeout = 60_000
   await listening(server, port)
   const address = server.address()
@@ -72,7 +73,7 @@ async function answer(book: FileRailBook, request: IncomingMessage, response: Se
     const { status, body } = await respond(book, request)
     response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
   } catch (error) {
-    // Unless the request was invalid, the book may have recorded the payment. So the body contains no receipt.
+    // After an error other than an invalid request, the payment may be recorded or not. The body contains no receipt.
     const isRefused = error instanceof InvalidArgumentError || error instanceof ArgumentRangeError
     const status = isRefused ? 400 : 500
     response.writeHead(status, { 'content-type': 'application/json' }).end('{}')

@@ -79,7 +79,7 @@ export function simulatedRail(options: SimulatedRailOptions): Rail {
     listPayments: (period: Period, context: RailContext) => rail.listPayments(period, context),
     close: () => rail.close(),
   }
-  // A rail with `hold` cannot be inquired.
+  // A rail with `hold` has no `queryStatus`.
   if (onUnknown === 'hold') return { ...declared, onUnknown }
   return { ...declared, onUnknown, queryStatus: (request, context) => rail.queryStatus(request, context) }
 }
@@ -186,7 +186,7 @@ function answerOf(receipt: BookReceipt): RailAnswer {
     : { outcome: 'retryable', code: 'SIM_TOO_LATE', message: 'the request arrived after its not-after time' }
 }
 
-/** Answer such as a proxy sends. Its type is wrong on purpose. */
+/** Answer of a proxy instead of the rail. Its type is wrong on purpose. */
 const GARBAGE: RailAnswer = JSON.parse('"<html><h1>502 Bad Gateway</h1></html>"')
 
 async function silence(signal: AbortSignal): Promise<never> {

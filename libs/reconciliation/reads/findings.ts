@@ -11,8 +11,8 @@ import {
 } from '../types.js'
 
 /**
- * Reads runs, findings and bank entries, as symphony_control or symphony_auditor. `limited` also works as
- * symphony_readonly.
+ * Reads runs, findings and bank entries, as symphony_control or symphony_auditor. symphony_readonly may read them with
+ * the detail `limited`.
  */
 
 export interface RunSearch {
@@ -250,7 +250,8 @@ export async function readPaymentsOf(
   after: string | null,
   limit: number,
 ): Promise<DispatchedPayment[]> {
-  // Attempt ids are UUIDs of version 7, so they limit the scan. The extra hour covers a clock that was set back.
+  // Attempt ids are UUIDs of version 7, which begin with a time, so a range of ids limits the scan. The extra hour
+  // covers a clock that was set back.
   const { rows } = await role.query<DispatchedPayment>(
     `SELECT ${PAYMENT_COLUMNS} FROM ${qualify(role, 'payment_outbox_attempts')} a
      WHERE a.attempt_id >= ${minUuidV7At(`$2::timestamptz - interval '1 hour'`)}

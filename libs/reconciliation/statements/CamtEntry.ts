@@ -83,7 +83,8 @@ function chooseAmount(entry: CamtFields, detail: CamtFields, isOnlyDetail: boole
 
 /**
  * Returns the bank's reference, joined with the transaction's own reference. In some files all transactions of a batch
- * share the bank's reference; joined, they differ. The same transaction is equal in camt.054 and camt.053.
+ * share the bank's reference; joined, they differ. A transaction has the same joined reference in camt.053 and
+ * camt.054.
  */
 function bankReference(entry: CamtFields, detail: CamtFields): string | null {
   const ofBank = detail.servicerReference ?? entry.servicerReference

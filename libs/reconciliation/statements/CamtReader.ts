@@ -13,7 +13,7 @@ const VERSION = { min: 2, max: 13 }
 
 const DEPTH_MAX = 64
 
-/** Maximum number of characters without a tag, to bound memory. */
+/** Maximum number of characters between two tags, to bound memory. */
 const CHARACTERS_WITHOUT_EVENT_MAX = 262_144
 
 /** Maximum length of the text in an element. */
@@ -43,8 +43,8 @@ interface OpenEntry {
   /** Number of transactions opened so far. */
   details: number
   /**
-   * Last transaction. It is added when the next one opens or the entry ends, because an only transaction inherits more
-   * fields of its entry.
+   * Last transaction, added when the next one opens or the entry ends. Only then is it known whether it is the only
+   * transaction, which inherits more fields of its entry.
    */
   waiting: CamtFields | undefined
 }
@@ -301,7 +301,8 @@ export class CamtReader {
   get fields(): CamtFields {
     if (this.#detail !== undefined) return this.#detail
     const { fields, details } = this.#openedEntry()
-    // The ISO schema puts these fields first. Transactions that were already read would lack a later field.
+    // The ISO schema puts the fields of an entry before its transactions. If a field came later, the transactions that
+    // were already read would lack it.
     if (details > 0) throw this.error('expected the fields of an entry before its <NtryDtls>')
     return fields
   }
@@ -355,7 +356,7 @@ export class CamtReader {
     return meaning
   }
 
-  /** Adds a structured creditor reference. Of several, the first is shown. */
+  /** Adds a structured creditor reference. All are searched for outbox ids; only the first is shown. */
   addCreditorReference(value: string): void {
     if (!isReference(value)) return
     const { fields } = this
@@ -391,7 +392,7 @@ const DOCUMENT_CHILD = { camt053: 'BkToCstmrStmt', camt054: 'BkToCstmrDbtCdtNtfc
 
 const DIRECTIONS = { DBIT: 'debit', CRDT: 'credit' } as const
 const INDICATORS = { true: true, '1': true, false: false, '0': false } as const
-/** FUTR marks an entry of a later day. */
+/** Meanings of the ISO codes. FUTR marks an entry that the bank will book on a later day. */
 const STATUSES: Readonly<Record<string, StatementEntry['status']>> = {
   BOOK: 'booked',
   PDNG: 'pending',
@@ -401,7 +402,7 @@ const STATUSES: Readonly<Record<string, StatementEntry['status']>> = {
 
 type ReadText = NonNullable<Known['text']>
 
-/** Returns a map of elements by name. A plain object would also contain `constructor`. */
+/** Returns a map of elements by name. A plain object would also have inherited names such as `constructor`. */
 function named(children: Readonly<Record<string, Known>>): ReadonlyMap<string, Known> {
   return new Map(Object.entries(children))
 }

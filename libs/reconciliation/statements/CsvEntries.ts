@@ -43,7 +43,7 @@ export class CsvEntries {
   readonly #date: DatePattern
   readonly #decimal: string
   readonly #pattern: RegExp
-  /** Sign of the first amount, for a file without a direction. */
+  /** Sign of the first amount. In a file without a direction, all amounts must have this sign. */
   #isNegative: boolean | undefined
 
   constructor(header: readonly string[], options: ReadStatementOptions) {
@@ -95,7 +95,8 @@ export class CsvEntries {
   #readAmount(cell: Cells): Pick<StatementEntry, 'direction'> & { readonly amount: string } {
     const [, sign = '', whole = '', fraction] = this.#amount.exec(cell.raw('amount').trim()) ?? []
     const digits = whole.replaceAll(/\D/g, '')
-    // Without a fraction, 1.234 is ambiguous: 1234, or 1.234 with the other decimal mark.
+    // An amount such as 1.234 with a separator and no fraction is ambiguous: 1234, or a fraction after the other
+    // decimal mark.
     const isAmbiguous = fraction === undefined && /[.,]/.test(whole)
     const amount = fraction === undefined ? digits : `${digits}.${fraction}`
     if (isAmbiguous || !AMOUNT.test(amount)) {

@@ -155,7 +155,7 @@ const TAIL_BYTES = 3
 
 /** Finds the first byte that makes the sequence invalid, by bisection. */
 function findInvalid(label: string, tail: Uint8Array, bytes: Uint8Array): number {
-  // Starts at a whole character. In UTF-8, bytes of the form 10xxxxxx continue a character.
+  // Starts at a whole character: skips bytes of the form 10xxxxxx, which continue a character in UTF-8.
   const start = label === 'utf-8' ? tail.findIndex((byte) => (byte & 0xc0) !== 0x80) : tail.length
   const skipped = start === -1 ? tail.length : start
   const all = Buffer.concat([tail.subarray(skipped), bytes])

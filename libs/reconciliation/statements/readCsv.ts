@@ -56,7 +56,7 @@ async function* readRecords(text: AsyncIterable<string>): AsyncGenerator<CsvReco
       relax_column_count: true,
       skip_empty_lines: true,
     })
-    // The pipeline forwards errors of the text to the iteration of the records.
+    // An error of the text is thrown by the iteration over the records.
     const records: AsyncIterable<CsvRecord> = pipeline(encode(head, chunks), parser, () => {})
     try {
       yield* records

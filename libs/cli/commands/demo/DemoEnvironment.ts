@@ -35,7 +35,7 @@ export class DemoEnvironment {
 
   static async open({ databaseUrl, searchPath, signal }: DemoEnvironmentOptions): Promise<DemoEnvironment> {
     const folder = await mkdtemp(join(tmpdir(), 'symphony-demo-'))
-    // As root, this process runs the server under another account, which must be able to enter the folder.
+    // If this process runs as root, the server runs under another account, which must be able to enter the folder.
     await chmod(folder, 0o711)
     const server = await openServer({ databaseUrl, dataDir: join(folder, 'symphony') }, { searchPath, signal })
     try {
@@ -73,7 +73,7 @@ export class DemoEnvironment {
 }
 
 async function removeFolder(folder: string): Promise<void> {
-  // The link exists if the server's account could not reach the folder. It points to the data outside.
+  // If the server's account could not enter the folder, its data is elsewhere, and this link points to it.
   const outside = await readlink(join(folder, 'symphony', 'outside')).catch(() => undefined)
   for (const path of [outside, folder]) {
     if (path !== undefined) await rm(path, { recursive: true, force: true })

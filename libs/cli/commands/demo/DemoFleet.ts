@@ -38,7 +38,7 @@ export class DemoFleet {
 
   /**
    * Kills a random worker with SIGKILL: no handler runs and no lease is released. Kills none and returns false while
-   * more than one worker is starting. Otherwise a slow machine would kill workers before they work, and never finish.
+   * more than one worker is starting. Otherwise, on a slow machine, every worker would be killed before it has started.
    */
   killOne(): boolean {
     const workers = [...this.#atWork]
@@ -52,8 +52,8 @@ export class DemoFleet {
   }
 
   /**
-   * Throws if more than 5 workers exited without being killed. Otherwise a worker that cannot start would be replaced
-   * for ever.
+   * Throws if more than 5 workers exited without being killed, so that a worker that cannot start is not replaced for
+   * ever.
    */
   requireHealth(): void {
     if (this.#unexpectedExits <= UNEXPECTED_EXITS_MAX) return

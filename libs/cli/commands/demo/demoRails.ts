@@ -23,7 +23,8 @@ export default [
 ]
 
 /**
- * Behaviours of the rail by attempt; the last one repeats. `perThousand` is the share of payments; all others succeed.
+ * Behaviours of the rail per attempt; the last one repeats. Of 1,000 payments, `perThousand` get the script. Payments
+ * without a script succeed.
  */
 const SCRIPTS: readonly { readonly perThousand: number; readonly script: readonly SimulatedBehaviour[] }[] = [
   { perThousand: 40, script: ['terminal'] },

@@ -160,7 +160,9 @@ interface KillTools {
   readonly signal: AbortSignal
 }
 
-/** Enqueues a few payments before each kill, so that a kill interrupts work on a machine of any speed. */
+/**
+ * Enqueues a few payments before each kill, so that the workers are busy when one is killed, also on a fast machine.
+ */
 async function enqueueAmongKills(
   { payments, seed }: DemoOptions,
   { database, fleet, showProgress, signal }: KillTools,

@@ -28,8 +28,8 @@ async function verifyDatabase(flags: GivenFlags, cli: Cli): Promise<AuditReport>
 }
 
 /**
- * Records the result, from which every process derives its alert. A failure, such as on a read-only standby, does not
- * change the exit code.
+ * Records the result, from which every process derives its alert. If recording fails, such as on a read-only standby,
+ * the exit code stays the same.
  */
 async function record(ledger: Ledger, report: AuditReport, { terminal }: Cli): Promise<void> {
   try {
@@ -41,7 +41,7 @@ async function record(ledger: Ledger, report: AuditReport, { terminal }: Cli): P
 }
 
 async function verifyExport(exportFolder: string, flags: GivenFlags, cli: Cli): Promise<AuditReport> {
-  // Checks the flag before reading the files, which takes minutes.
+  // Checks the flag first, because reading the files may take minutes.
   if (flags['drained'] === true)
     throw new InvalidArgumentError('--drained', 'expected a database: an export has no queue')
   return audit(await openLedger({ exportFolder }), flags, cli)

@@ -31,7 +31,7 @@ export function checkpointsOf(flags: GivenFlags): { readonly checkpoints?: Check
   const publicKey = textFlag(flags, 'publicKey')
   if (publicKey !== undefined && file !== undefined) return { checkpoints: { publicKey, file } }
   if (publicKey !== undefined) {
-    // Without --checkpoints, the checkpoints in the export are verified.
+    // An export contains its own checkpoints, which are verified if --checkpoints is not given.
     if (textFlag(flags, 'export') !== undefined) return { checkpoints: { publicKey } }
     throw new InvalidArgumentError('--public-key', 'expected together with --checkpoints, which it verifies')
   }

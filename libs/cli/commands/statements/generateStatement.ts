@@ -30,15 +30,13 @@ export interface GenerateStatementOptions {
   /** Number of planted errors of each kind. */
   readonly errors: Readonly<Partial<Record<PlantedKind, number>>>
   readonly format: StatementFormat
-  /** The same seed and payments give the same file. */
+  /** Seed of all random choices. The same seed and payments give the same file. */
   readonly seed: string
   /** @default 1 */
   readonly settlementDays?: number
   /** First day of the statement. Earlier payments may be absent. @default the day of the first outcome */
   readonly from?: Date
-  /**
-   * First day after the statement. @default settlement days after the last outcome, so that no payment may be absent
-   */
+  /** First day after the statement. @default the day from which every dispatched payment must be on the statement */
   readonly to?: Date
 }
 
@@ -169,7 +167,8 @@ class StatementPlan {
     const planted = this.#choose()
     for (const [index, payment] of payments.entries()) this.#plan(payment, planted.get(index))
     for (let left = errors.unknownEntry ?? 0; left > 0; left -= 1) this.#addUnknown()
-    // CSV and NDJSON state no period, so credits on the first and last day define it.
+    // The period of a CSV or NDJSON file is that of its entries. Credits on the first and last day make it the whole
+    // period.
     for (const time of [this.#from, this.#to - DAY_MS]) this.#addCredit(time)
     for (let left = Math.ceil(payments.length / 50); left > 0; left -= 1) this.#addCredit(this.#anyTime())
     return this.#split()
@@ -225,7 +224,7 @@ class StatementPlan {
     if (state !== 'DISPATCHED' || (mayBeAbsent && this.#random() < 0.5)) return this.#addIneffective(payment)
     this.counts.matched += 1
     this.#pay(payment)
-    // Adds the pending entry with which a bank may announce a booked one.
+    // Some banks announce a booked entry by an earlier entry without effect, such as a pending one.
     if (this.#random() < 0.05) this.#addIneffective(payment)
   }
 
@@ -381,7 +380,10 @@ class StatementPlan {
   }
 }
 
-/** Fields for the reference, with cumulative chance. Otherwise the EndToEndId is used, as by most banks. */
+/**
+ * Fields that may contain the reference, each chosen for random numbers below its bound. Above all bounds, the
+ * EndToEndId contains it, as at most banks.
+ */
 const FIELDS: readonly (readonly [number, ReferenceField])[] = [
   [0.1, 'instructionId'],
   [0.15, 'servicerReference'],

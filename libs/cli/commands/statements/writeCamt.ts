@@ -5,7 +5,7 @@ import type { PlannedEntry, PlannedStatement } from './generateStatement.js'
 
 const VERSIONS = ['02', '04', '06', '08', '13']
 const BATCH_MAX = 40
-/** First camt version whose status is an element with a code. */
+/** First version of camt in which the status is a child element with a code. In earlier versions it is text. */
 const STATUS_CODES_SINCE = 7
 
 /** Writes camt.053 or camt.054 in a random version, with batch bookings. */

@@ -101,7 +101,7 @@ interface ConfirmationProps {
 function Confirmation({ draft, act, onBack }: ConfirmationProps) {
   const { instructionId, participantId, railType, payload } = draft
   const back = useRef<HTMLButtonElement>(null)
-  // Focuses the "Change it" button, so that a second Enter does not confirm.
+  // Focuses "Change it" instead of the confirming button, so that a second Enter does not confirm.
   useLayoutEffect(() => back.current?.focus(), [])
   const change = (
     <button ref={back} type="button" class="button" aria-describedby="enqueue-warning" onClick={onBack}>

@@ -37,7 +37,7 @@ export function FirstVisit({
           </p>
         )}
       </Panel>
-      {/* Only for the simulated rail, because a command to paste must not move money. */}
+      {/* Shows the command only for the simulated rail, because a pasted command must not move money. */}
       {rail === SIMULATED ? (
         <Panel title="Or from a terminal">
           <div class="stack tight">

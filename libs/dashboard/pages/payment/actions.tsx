@@ -43,7 +43,9 @@ export function HoldDialog({ item, onClose, onDone }: ItemDialogProps) {
   )
 }
 
-/** Adds a note. Does not send an unchanged assignee, which another person may have changed meanwhile. */
+/**
+ * Adds a note. Sends the assignee only if it was changed here, because another person may have changed it meanwhile.
+ */
 export function NoteDialog({
   item,
   assignee,
@@ -289,14 +291,14 @@ function DecisionChoices({ items, decision, onChoose }: DecisionChoicesProps) {
   )
 }
 
-/** Returns the result for many holds. Retries of payments with a known outcome apply at once. */
+/** Returns the sentence to announce for many holds. A retry of a payment with a known outcome applies at once. */
 function resultOf(applied: number, proposed: number): string {
   const sent = applied === 0 ? '' : `${applied} may be sent again. `
   if (proposed === 0) return sent
   return `${sent}${proposed} ${plural(proposed, 'is', 'are')} proposed. Another person must approve ${plural(proposed, 'it', 'them')}.`
 }
 
-/** Returns the text of the button. A retry applies at once if the outcome is known; otherwise it is proposed. */
+/** Returns the text of the button. A retry applies at once if every outcome is known; otherwise it is only proposed. */
 function actionOf(decision: Decision | null, items: readonly OutboxItem[]): string {
   if (decision === null) return 'Choose a decision'
   const many = items.length === 1 ? '' : ` (${items.length})`

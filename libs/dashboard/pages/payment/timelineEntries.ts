@@ -30,7 +30,7 @@ export function timelineEntries({ item, attempts, events }: Timeline): readonly 
   return [enqueued, ...rest.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0))]
 }
 
-/** Error code of an attempt that completed an item by the late outcome of an earlier send. */
+/** Error code of an attempt row that completed an item by a late outcome, without a new call. */
 const LATE_OUTCOME = 'LATE_OUTCOME'
 
 function noteOfAction({ action, errorCode }: Attempt): string {
@@ -144,7 +144,7 @@ function entryOfEvent({ eventNo, eventType, actor, detail, createdAt }: OutboxEv
   }
 }
 
-/** Facts to show first, in this order. jsonb does not keep the order of names. */
+/** Names of the facts to show first, in this order, because jsonb does not keep the order of names. */
 const FACTS_FIRST = [
   'note',
   'decision',
@@ -167,17 +167,17 @@ function factsOf(detail: OutboxEvent['detail']): Entry['facts'] {
   return given(sorted.map(([name, value]) => [wordsOf(name), textOf(name, value)]))
 }
 
-/** Returns whether people see a fact. Hides the hash of a lease token, which only the replay needs. */
+/** Returns whether people see a fact. Hides the hash of a lease token, which only `foldTrail` needs. */
 function isForPeople([name]: [string, unknown]): boolean {
   return name !== 'lease_token_hash'
 }
 
-/** Returns the words of a fact; those of a latency as in the facts of an attempt. */
+/** Returns the label of a fact. A latency has the same label as in an attempt. */
 function wordsOf(name: string): string {
   return name === 'latency_ms' ? 'took' : name.replaceAll('_', ' ')
 }
 
-/** Formats a value. Times of events are microseconds; other values that are not text become JSON. */
+/** Formats a value. Times in events are numbers of microseconds. Other values that are not text become JSON. */
 function textOf(name: string, value: unknown): string | null {
   if (value === null || value === undefined) return null
   if (name === 'latency_ms' && typeof value === 'number') return milliseconds(value)
