@@ -19,7 +19,7 @@ const CALLS_EACH = 25
 const db = await useTestDatabase({ countBranches: false })
 
 test(
-  `each of ${PAYMENTS} payments on a hold rail is called once although workers are killed`,
+  `a hold rail gets one call for each of ${PAYMENTS} payments although workers are killed`,
   { timeout: 180_000 },
   async () => {
     const folder = await makeTestFolder()

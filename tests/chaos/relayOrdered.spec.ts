@@ -166,7 +166,7 @@ describe('orderDefects', () => {
     expect(orderDefects([arrived(1, 'terminal'), arrived(2)], true)).toEqual(['2 passed the failure of 1'])
   })
 
-  test('accepts retries, failures under policy continue, and items sent after a resume', () => {
+  test('accepts retries, failures under the policy "continue", and items sent after a resume', () => {
     expect(orderDefects([arrived(1, 'retryable'), arrived(1), arrived(2, 'terminal'), arrived(3)], false)).toEqual([])
     expect(orderDefects([arrived(1, 'terminal'), arrived(1, 'terminal'), resumed, arrived(2)], true)).toEqual([])
   })

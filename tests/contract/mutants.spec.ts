@@ -6,7 +6,7 @@ import { readMutants, staleness } from '../../scripts/mutants/plan.mjs'
 const mutants = readMutants()
 
 describe('the mutation tests', () => {
-  test('have only mutants that apply to the code', () => {
+  test('have only mutants that still apply to the code', () => {
     const stale = mutants.flatMap((mutant) => {
       const reason = staleness(mutant)
       return reason === undefined ? [] : [`${mutant.bug} (${mutant.file}): ${reason}`]

@@ -194,7 +194,7 @@ describe('branch counting on a toy schema', () => {
     ])
   })
 
-  test('counts branches of a read-only transaction without an error in the functions', async () => {
+  test('counts branches of a read-only transaction, and the functions raise no error', async () => {
     const two = await connect(CLONES[1])
     await two.query('BEGIN READ ONLY')
     expect(await value(two, 'of_the_caller(7)')).toBe(7)

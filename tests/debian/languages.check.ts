@@ -74,7 +74,7 @@ function enqueue(program: string, words: readonly string[], cwd = folder): Promi
 }
 
 test.for(installed.filter(({ name }) => name !== 'psql'))(
-  'the $name program enqueues once, reads SQLSTATE, and rolls back a refused order',
+  'the $name program enqueues once, reads the SQLSTATE of a refusal and rolls back the order',
   async ({ name, program }) => {
     const words = COMMANDS[name] ?? []
     const order = `ORDER-${name}`

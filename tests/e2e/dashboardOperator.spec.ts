@@ -282,7 +282,7 @@ describe('the page of a payment', () => {
   })
 })
 
-test('many holds are resolved at once with one decision and one reason by two people', async () => {
+test('two people resolve many holds at once, with one decision and one reason', async () => {
   const railType = 'rail-after-a-restore'
   const items = [await enqueueUnknown(fixture.db, { railType }), await enqueueUnknown(fixture.db, { railType })]
   const { page, goTo } = olga

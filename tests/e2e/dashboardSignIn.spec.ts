@@ -50,7 +50,7 @@ async function signIn(page: Page, person: string): Promise<void> {
   await page.locator('.side .person', { hasText: person }).waitFor()
 }
 
-test('a person signs in, acts, is revoked, signs in again and signs out', async () => {
+test('a person signs in, acts, loses the revoked session, signs in again and signs out', async () => {
   const item = await enqueue(db, { railType: 'idle-rail' })
   const { page, browserErrors, goTo } = await visit(browser, `${http.address}/#/payments/${item.outboxId}`)
   await signIn(page, 'alice')

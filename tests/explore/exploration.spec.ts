@@ -48,7 +48,7 @@ test('the trace of a violation names each step and its worker in plain English',
   })
 })
 
-test('a decoded state has the same next states as the encoded one, on random walks', () => {
+test('a state that was encoded and decoded has the same next states, on random walks', () => {
   const random = seededRandom(`walks ${commitSeed()}`)
   for (const world of [...buildWorlds(), ...buildWorlds(), ...buildWorlds()]) {
     let state: WorldState = decodeState(encodeState(world.state, WORLD_CEILING).key)

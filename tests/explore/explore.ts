@@ -47,7 +47,7 @@ export function explore(
 
 interface Frontier {
   readonly keys: string[]
-  /** Number of each key in the set of seen states. */
+  /** Number that the set of seen states gave to each key. */
   readonly numbers: number[]
   /** Index of the world of each key. */
   readonly worlds: number[]

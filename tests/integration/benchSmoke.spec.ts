@@ -124,7 +124,7 @@ describe('options of the growth benchmark', () => {
     expect(sizes([2_000, 3_000], [])).toEqual([1_000])
   })
 
-  test('default to every case in full size; a run with less is marked as reduced', () => {
+  test('default to every case in full size; a smaller run is marked as reduced', () => {
     expect(readOptions([])).toMatchObject({ cases: Object.keys(CASES), reduced: false, write: true })
     expect(readOptions(['--seconds', '600'])).toMatchObject({ reduced: false })
     expect(readOptions(['--seconds', '599'])).toMatchObject({ reduced: true })

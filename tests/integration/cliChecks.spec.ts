@@ -46,7 +46,7 @@ async function processLogin(): Promise<string> {
 }
 let loginCount = 0
 
-describe('symphony worker that can start', () => {
+describe('symphony worker on a deployed database', () => {
   test('prints no warning with a process login and the deployed schema', async () => {
     const { exitCode, stdout, stderr } = await worker(await processLogin())
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })

@@ -197,7 +197,7 @@ test('SQLSTATE 57P01 has disposition unknown for one statement, and retry in a t
   expect((await longTimeout.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
 })
 
-test('SQLSTATE 57P01 has disposition unknown for a statement on a client of the caller', async () => {
+test('SQLSTATE 57P01 has disposition unknown for a statement on the caller’s own client', async () => {
   await fixture.admin.query(
     `CREATE FUNCTION symphony.sleep_20() RETURNS void LANGUAGE sql AS 'SELECT pg_catalog.pg_sleep(20)';
      GRANT EXECUTE ON FUNCTION symphony.sleep_20() TO PUBLIC`,

@@ -104,7 +104,7 @@ describe('an evidence bundle', () => {
     ])
   })
 
-  test('passes evidence check without a database, with and without a public key', async () => {
+  test('passes "evidence check" without a database, with and without a public key', async () => {
     expect(await symphony(['evidence', 'check', folder])).toMatchObject({
       exitCode: 0,
       stdout: expect.stringContaining('Its author is not verified'),

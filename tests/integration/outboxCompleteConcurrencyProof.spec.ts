@@ -61,7 +61,7 @@ const completeAll = (connection: Connection, items: readonly ClaimedItem[]) =>
     items.map((item) => outcomeOf(item, 'DISPATCHED')),
   )
 
-describe('one lease that 64 callers complete at once', () => {
+describe('the completion of one lease by 64 callers at once', () => {
   test.for(STATES)('is recorded once as %s; 63 callers get the recorded state (P7002)', async (state) => {
     const lease = await enqueueAndClaim(db)
     const { values, errors } = await race(

@@ -301,7 +301,7 @@ describe('a worker that lost its lease', () => {
     expect(await eventRows(db, lost.outboxId)).toHaveLength(1)
   })
 
-  test('records TERMINAL_BLOCKED if the next holder commits FAILED before its late success', async () => {
+  test('records TERMINAL_BLOCKED if the next holder commits FAILED before the late success', async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
     const next = await claimOnly(db, lost.railType, { workerId: 'successor' })
@@ -328,7 +328,7 @@ describe('a worker that lost its lease', () => {
     await Promise.all([successor.close(), late.close()])
   })
 
-  test('turns FAILED of the next holder into a held RETRYABLE if its late success commits first', async () => {
+  test('holds the item as RETRYABLE if the late success commits before FAILED of the next holder', async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
     const next = await claimOnly(db, lost.railType, { workerId: 'successor' })

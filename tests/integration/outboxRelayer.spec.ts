@@ -228,7 +228,7 @@ describe('an item with an unknown outcome', () => {
     expect(rail.calls).toEqual([])
   })
 
-  test('is dispatched alone if its lease expired before', async () => {
+  test('is dispatched alone if its last lease expired', async () => {
     const { railType } = buildInstruction()
     const quarantined = await Promise.all(Array.from({ length: 3 }, () => enqueue(db, { railType })))
     await claim(db, railType)

@@ -250,7 +250,7 @@ test('a fleet seals the ledger of each database at sealIntervalMs', async () => 
   }
 })
 
-test('describeDatabases counts pending and held items; an unreachable database is down', async () => {
+test('describeDatabases counts pending and held items, and shows an unreachable database as down', async () => {
   const nowhere = new URL(eu.url)
   nowhere.port = '1'
   const services = new PlatformServices()

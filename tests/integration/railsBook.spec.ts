@@ -89,7 +89,7 @@ describe.each(FORMS)('three processes that share a rail book in %s', (_, openBoo
 })
 
 describe.each(FORMS)('killed workers with a rail book in %s', (_, openBook) => {
-  it('leave each answered payment in the book, and none twice', { timeout: 120_000 }, async () => {
+  it('leave each answered payment in the book, and no payment twice', { timeout: 120_000 }, async () => {
     const options: SimulatedRailOptions = { onUnknown: 'resend', ...(await openBook()) }
     const payments = references(4_000)
     const answers = new Map<string, string>()

@@ -60,7 +60,8 @@ export class OrderedBook {
 }
 
 /**
- * Returns violations of the order in a participant's lines. `halts`: a failure stops the stream until it is resumed.
+ * Returns violations of the order in a participant's lines. `halts`: whether a failure stops the stream until it is
+ * resumed.
  */
 export function orderDefects(lines: readonly OrderedLine[], halts: boolean): string[] {
   const defects: string[] = []

@@ -155,7 +155,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       expect(rows).toEqual(payloads.map((payload, index) => ({ payload, ordered: index === 2, later: index === 1 })))
     })
 
-    test("refuses the library's objects outside a transaction before it sends anything", async () => {
+    test('refuses objects of the library that are no transaction, before it sends anything', async () => {
       expect(library.outside.length).toBeGreaterThan(0)
       for (const make of library.outside) {
         const refusal = await Promise.resolve()
