@@ -25,14 +25,14 @@ const PARTS = [
         .filter((name) => name.endsWith('.ts'))
         .map((name) => join('embedded', name)),
     ],
-    build: () => compile('embedded'),
+    build: () => [compile('embedded')],
     tidy: () => {},
   },
   {
     name: 'the bundled packages',
     stamp: 'dist/.vendor-sources',
     sources: () => ['package.json', 'scripts/bundleVendor.mjs'],
-    build: () => [join(root, 'scripts', 'bundleVendor.mjs')],
+    build: () => [[join(root, 'scripts', 'bundleVendor.mjs')]],
     tidy: () => {},
   },
   {
@@ -42,16 +42,17 @@ const PARTS = [
       'package.json',
       'tsconfig.json',
       'tsconfig.base.json',
+      'scripts/bundleLibrary.mjs',
       ...filesBelow('libs').filter((file) => !isDashboard(file)),
     ],
-    build: () => compile('.'),
+    build: () => [compile('.'), [join(root, 'scripts', 'bundleLibrary.mjs')]],
     tidy: removeOutputWithoutSource,
   },
   {
     name: 'the dashboard',
     stamp: 'dist/.dashboard-sources',
     sources: () => ['package.json', 'scripts/buildDashboard.mjs', ...filesBelow('libs').filter(isDashboard)],
-    build: () => [join(root, 'scripts', 'buildDashboard.mjs')],
+    build: () => [[join(root, 'scripts', 'buildDashboard.mjs')]],
     tidy: () => {},
   },
 ]
@@ -74,12 +75,14 @@ function ensurePart({ name, stamp, sources, build, tidy }, force) {
   const file = join(root, stamp)
   const digest = digestOf(sources())
   if (!force && existsSync(file) && readFileSync(file, 'utf8') === digest) return
-  const result = spawnSync(process.execPath, build(), { stdio: ['ignore', 2, 2] })
-  if (result.status !== 0) {
-    process.stderr.write(`The build of ${name} failed: see the messages above.\n`)
-    process.exit(result.status ?? 1)
-  }
   tidy()
+  for (const words of build()) {
+    const result = spawnSync(process.execPath, words, { stdio: ['ignore', 2, 2] })
+    if (result.status !== 0) {
+      process.stderr.write(`The build of ${name} failed: see the messages above.\n`)
+      process.exit(result.status ?? 1)
+    }
+  }
   mkdirSync(dirname(file), { recursive: true })
   // Writes the stamp last and by rename, so that an interrupted or concurrent build never looks complete.
   writeFileSync(`${file}.${process.pid}`, digest)
@@ -92,11 +95,13 @@ function compile(folder) {
   return [compiler, '-p', join(root, folder)]
 }
 
-/** Deletes compiled files without a source. The compiler keeps them, so the package would contain them. */
+/** Deletes compiled files without a source. The compiler keeps them, so they would be bundled and packed. */
 function removeOutputWithoutSource() {
-  for (const file of filesBelow(join('dist', 'libs'))) {
-    const source = relative('dist', file).replace(/(?:\.d\.ts|\.js)$/, '.ts')
-    if (!existsSync(join(root, source))) rmSync(join(root, file), { force: true })
+  for (const folder of ['dist', 'dist/.modules'].filter((one) => existsSync(join(root, one, 'libs')))) {
+    for (const file of filesBelow(join(folder, 'libs'))) {
+      const source = relative(folder, file).replace(/(?:\.d\.ts|\.js)$/, '.ts')
+      if (!existsSync(join(root, source))) rmSync(join(root, file), { force: true })
+    }
   }
 }
 

@@ -98,7 +98,7 @@ test('every exported subpath leads to packed files, and installing runs no scrip
 interface Loaded {
   /** Names of the loaded npm packages. */
   readonly packages: readonly string[]
-  /** Names of the loaded modules of Symphony, which are the folders of dist/libs. */
+  /** Names of the loaded modules of Symphony, which are the folders of libs/. */
   readonly modules: readonly string[]
 }
 
@@ -113,7 +113,12 @@ async function loadedBy(specifier: string): Promise<Loaded> {
   if (!(report instanceof Readable)) throw new Error('the child has no descriptor 3')
   const lines = (await text(report)).split('\n')
   const packages = lines.flatMap((line) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(line)?.[1] ?? [])
-  const modules = lines.flatMap((line) => /\/symphony-pg\/dist\/libs\/([^/]+)\//.exec(line)?.[1] ?? [])
+  const ours = lines.filter((line) => line.includes('/symphony-pg/dist/') && line.startsWith('file:'))
+  const texts = await Promise.all([...new Set(ours)].map((line) => readFile(new URL(line), 'utf8')))
+  // The build writes the path of each module before its code.
+  const modules = texts.flatMap((content) =>
+    [...content.matchAll(/^\/\/ libs\/([^/\n]+)\//gm)].map((match) => match[1]!),
+  )
   return {
     packages: [...new Set(packages)].filter((name) => name !== 'symphony-pg').toSorted(),
     modules: [...new Set(modules)].toSorted(),
