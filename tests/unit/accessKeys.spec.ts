@@ -91,7 +91,7 @@ describe('an API key', () => {
     expect(String(rows[0]!['text'])).toContain(parseApiKey(key)!.secretHash.toString('hex'))
   })
 
-  test('can be revoked once; the list shows the login that revoked it', async () => {
+  test('can be revoked once; the list names the revoking login; an unknown id is refused (22023)', async () => {
     const { key, keyId } = await made()
     expect(await new ApiKeys(db).revoke({ keyId })).toBe(true)
     expect(await new ApiKeys(db).revoke({ keyId })).toBe(false)
@@ -174,7 +174,7 @@ describe('when an API key is created', () => {
     }
   })
 
-  test('an operator may create a key of scope operate only for the own login (42501)', async () => {
+  test('an operator may create a key of scope operate only for the operator’s own login (42501)', async () => {
     const operator = await db.createLogin('solo', { roles: ['symphony_control'] })
     const keys = new ApiKeys(operator.database)
     expect(await keys.create({ scopes: ['operate'], owner: operator.name })).toBeDefined()
@@ -225,7 +225,7 @@ describe('an actor gateway', () => {
     await db.queryNoRole('SELECT set_actor_gateway($1, $2)', [name, namesPeople])
     return { name, control: database.as('symphony_control') }
   }
-  test('acts as the owner of the API key that it presents; another login acts as itself', async () => {
+  test('acts as the owner of the API key that it presents; any other login acts as itself', async () => {
     const carol = await keyOf({ scopes: ['operate'], owner: 'carol' })
     const { database, name: login } = await db.createLogin('plain', { roles: ['symphony_control'] })
     const { outboxId } = await enqueue(db)
@@ -277,7 +277,7 @@ describe('an actor gateway', () => {
     }
   })
 
-  test('is recognised by isActorGateway, separately for API keys and for named people', async () => {
+  test('is recognised by isActorGateway for API keys, and for people only if it may name people', async () => {
     const { control } = await gatewayLogin(false)
     expect([await isActorGateway(control, 'keys'), await isActorGateway(control, 'names')]).toEqual([true, false])
     const naming = await gatewayLogin(true)
@@ -307,7 +307,7 @@ describe('an actor gateway', () => {
     await placeOutboxHold(withActor(control, good), outboxId, 'odd')
   })
 
-  test('must name the actor in every statement (22023, P7016)', async () => {
+  test('is refused in each statement that does not name the actor (22023, P7016)', async () => {
     const naming = await gatewayLogin(true)
     const { outboxId } = await enqueue(db)
     await placeOutboxHold(withActor(naming.control, { person: 'carol' }), outboxId, 'odd')
@@ -389,7 +389,7 @@ describe('a session of the dashboard', () => {
     expect(await statusOf(session.keyId)).toMatchObject({ status: 'EXPIRED' })
   })
 
-  test('can be revoked once by an operator; an unknown or used id is refused (22023)', async () => {
+  test('can be revoked once; an unknown id or a session id that is already used is refused (22023)', async () => {
     const session = await createSession()
     expect(await revokeBrowserSession(control, session.keyId)).toBe(true)
     expect(await revokeBrowserSession(control, session.keyId)).toBe(false)
@@ -398,7 +398,7 @@ describe('a session of the dashboard', () => {
     expect(await failureOf(createBrowserSession(auth, session, SIGN_IN))).toMatchObject({ sqlstate: '22023' })
   })
 
-  test('is deleted after 30 days, or once its person has signed in 100 times since', async () => {
+  test('is deleted after 30 days, or when its person has signed in 100 more times', async () => {
     const old = await createSession({ owner: 'bob' })
     await db.queryNoRole(
       `UPDATE browser_sessions SET created_at = created_at - interval '31 days', expires_at = expires_at - interval '31 days'

@@ -10,7 +10,7 @@ import {
 import { asText, cutAtPlaceholders } from '../../libs/adapters/parameters.js'
 import { parseArray } from '../../libs/db/values.js'
 
-/** Tests that need none of the libraries. `npm run adapters` tests with the real ones. */
+/** Tests the adapters without the database libraries. `npm run adapters` tests them with the real libraries. */
 
 test.for([
   [['a', 'b']],

@@ -127,7 +127,7 @@ describe('a declaration of a broker rail', () => {
   test.for<[string, () => Rail]>([
     ['codes and a misspelt field', () => nats({}, { codes: { X: 'success' }, dispatchh: 1 })],
     ['a field misspelt', () => kafka({}, { onUnknown: 'hold', timeoutms: 1 })],
-  ])('is refused when the rail is loaded: %s', ([, declare]) => {
+  ])('with an unknown field is refused when the rail is loaded: %s', ([, declare]) => {
     expect(() => loadRail(declare())).toThrow('unknown; ')
   })
 })
@@ -270,7 +270,7 @@ describe('with the configuration of a NATS stream,', () => {
     ['the stream is younger than the payment', false, stream({}, { created: at(1).toISOString() })],
     ['the stream may be younger than the payment', false, stream({}, { created: at(-0.5).toISOString() })],
     ['the creation time of the stream is invalid', false, stream({}, { created: 'yesterday' })],
-  ])('retainsEverythingSince answers for each kind of stream: %s (%s)', ([, expected, info]) => {
+  ])('retainsEverythingSince, if %s, returns %s', ([, expected, info]) => {
     expect(retainsEverythingSince(info, at(0), MINUTE)).toBe(expected)
   })
 
@@ -278,7 +278,7 @@ describe('with the configuration of a NATS stream,', () => {
     expect(retainsEverythingSince(stream({}), undefined, 0)).toBe(false)
   })
 
-  test('findStreamProblem refuses workqueue, interest and no_ack streams', () => {
+  test('findStreamProblem finds a problem in workqueue, interest and no_ack streams only', () => {
     expect(findStreamProblem(stream({}))).toBeUndefined()
     expect(findStreamProblem(stream({}, { config: { retention: 'workqueue' } }))).toContain('workqueue')
     expect(findStreamProblem(stream({}, { config: { retention: 'interest' } }))).toContain('interest')

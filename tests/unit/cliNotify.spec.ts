@@ -139,13 +139,13 @@ describe('a notice of an alert', () => {
     expect(headers['webhook-signature']).toBe(`v1,${hmac}`)
   })
 
-  test('is refused if the channel redirects it, and is not sent to the other address', async () => {
+  test('fails if the channel redirects it, and is not sent to the other address', async () => {
     answer = 307
     expect(await sendNotice(channelOf('json'), NOTICE)).toMatch(/^the channel did not answer/)
     expect(server.received.map(({ path }) => path)).toEqual(['/hook'])
   })
 
-  test('fails with a reason that names neither URL nor key if the channel refuses it', async () => {
+  test('fails with a reason without URL and key if the channel refuses it or is unreachable', async () => {
     answer = 500
     expect(await sendNotice(channelOf('slack'), NOTICE)).toBe('the channel answered 500')
     const unreachable = channelOf('slack', { url: 'http://127.0.0.1:1/secret-path' })
@@ -154,7 +154,7 @@ describe('a notice of an alert', () => {
 })
 
 describe('an alert with --notify', () => {
-  test('is sent once by two processes and after a restart, and so is its end', async () => {
+  test('and its end are each sent once by two processes, even after a restart', async () => {
     const channel = channelOf('json')
     let firing = [HELD]
     const both = [notifierOf({ channel, firing: () => firing }), notifierOf({ channel, firing: () => firing })]
@@ -190,7 +190,7 @@ describe('an alert with --notify', () => {
   })
 
   test.each(['SymphonyDispatchFrozen', 'SymphonyAllPaused', 'SymphonyNoWorkerAlive'])(
-    'is sent directly and only once if it stops dispatch: %s',
+    'about stopped dispatch is sent once, without the outbox: %s',
     async (name) => {
       const channel = channelOf('pagerduty')
       const both = [1, 2].map(() => notifierOf({ channel, firing: () => [name] }))
@@ -203,7 +203,7 @@ describe('an alert with --notify', () => {
     },
   )
 
-  test('is sent in a later round if it stops dispatch and the first attempt failed', async () => {
+  test('about stopped dispatch is sent in a later round if the first attempt failed', async () => {
     const channel = channelOf('json')
     answer = 503
     expect(await notifierOf({ channel, firing: () => [FROZEN] }).runOnce()).toEqual({ enqueued: 1, sentDirectly: 0 })
@@ -215,7 +215,7 @@ describe('an alert with --notify', () => {
     expect(bodies()).toMatchObject([{ alert: FROZEN, status: 'firing' }])
   })
 
-  test('is sent once and ended once without the database if the database is unreachable', async () => {
+  test('about an unreachable database is sent once, and its end once, without the database', async () => {
     const channel = channelOf('json')
     let firing = [DATABASE_AWAY]
     const notifier = notifierOf({ channel, firing: () => firing })
@@ -230,7 +230,7 @@ describe('an alert with --notify', () => {
     ])
   })
 
-  test('is in ALERT_RULES if it can be sent directly', () => {
+  test('that can be sent without the outbox is in ALERT_RULES', () => {
     const names = ALERT_RULES.map(({ name }) => name)
     expect(names).toEqual(expect.arrayContaining([...STOPS_DISPATCH, DATABASE_AWAY]))
   })

@@ -81,7 +81,7 @@ describe('parseMoney', () => {
     ['9007199254740993', 'JPY', 9007199254740993n],
     ['999999999999999999', 'JPY', 999999999999999999n],
     ['9999999999999999.99', 'EUR', 999999999999999999n],
-  ])('parses the amount %s %s', (amount, currency, amountMinor) => {
+  ])('parses the amount %s %s into %s minor units', (amount, currency, amountMinor) => {
     expect(parseMoney(amount, currency)).toEqual({ amountMinor, currency })
   })
 

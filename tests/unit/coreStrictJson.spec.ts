@@ -36,7 +36,7 @@ describe('parseStrictJson with valid text', () => {
     expect(parseStrictJson(Buffer.from(text))).toEqual(value)
   })
 
-  test('accepts one more level if depthMax allows it', () => {
+  test('accepts depth 33 if depthMax is 33', () => {
     expect(parseStrictJson(deep(33), { depthMax: 33 })).toHaveLength(1)
   })
 })

@@ -7,7 +7,7 @@ test.each([
   ['2024-02-29T00:00:00+05:45', '2024-02-28T18:15:00.000Z'],
   ['2000-02-29T23:59:59.123456-01:00', '2000-03-01T00:59:59.123Z'],
   ['0001-12-31T00:00:00Z', '0001-12-31T00:00:00.000Z'],
-])('parseTimestamp reads %s', (text, time) => {
+])('parseTimestamp reads %s as %s', (text, time) => {
   expect(parseTimestamp(text)?.toISOString()).toBe(time)
 })
 

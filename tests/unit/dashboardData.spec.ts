@@ -69,7 +69,7 @@ describe('with formatted values,', () => {
     expect(relative('2025-12-31T23:59:30.000000Z', now)).toBe('30 s ago')
   })
 
-  test('count() keeps all digits below a million, for text and numbers', () => {
+  test('count() keeps all digits below a million and abbreviates above, for text and numbers', () => {
     expect([count('999999'), count(1_000_000), count('12345678901')]).toEqual(['999,999', '1M', '12.3B'])
   })
 

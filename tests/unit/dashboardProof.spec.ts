@@ -110,7 +110,7 @@ describe('the proof of an unchanged payment', () => {
     expect([...kinds].toSorted()).toEqual(['attempt', 'event', 'identity'])
   })
 
-  test('lists the rows of the payment in order and has no break', async () => {
+  test('lists the rows of the payment in order, and none of them is broken', async () => {
     const checked = await checkProof(sound)
     expect(checked.map(({ position }) => position)).toEqual([
       'identity',
@@ -120,7 +120,7 @@ describe('the proof of an unchanged payment', () => {
       'event 2',
     ])
     expect(firstBreak(checked)).toBeUndefined()
-    // The changes below need a tree of several levels.
+    // The changed proofs below need a hash tree of several levels.
     expect(sound.rows.map(({ nodes }) => nodes.length > 1)).toEqual([true, true, true, true, true])
   })
 
@@ -131,7 +131,7 @@ describe('the proof of an unchanged payment', () => {
 })
 
 describe('an unsealed row in a ledger proof', () => {
-  test('is valid only if it belongs to the payment', async () => {
+  test('is valid without a block, and broken if its record belongs to another payment', async () => {
     const { outboxId } = await enqueueAndFail(ledger.db, 1)
     const open = await proofOf(outboxId)
     expect([open.blocks, await checkProof(open)]).toEqual([

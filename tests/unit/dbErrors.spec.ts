@@ -254,7 +254,7 @@ describe('SQLSTATEs of PostgreSQL', () => {
     await expect(inTransaction).rejects.toMatchObject({ sqlstate: '57P01', disposition: 'retry' })
   })
 
-  test('have the disposition unknown if the session ends with them, except idle timeouts', () => {
+  test('have the disposition unknown if they end the session at COMMIT, except idle timeouts', () => {
     for (const [sqlstate] of SQLSTATE_DISPOSITIONS) {
       const expected = sqlstate === '25P03' || sqlstate === '57P05' ? 'retry' : 'unknown'
       expect(dispositionOf(sqlstate, { phase: 'committing', sessionSurvived: false })).toBe(expected)
@@ -325,11 +325,11 @@ describe("an error of the caller's client", () => {
     ['TypeError', new TypeError('Cannot read properties of undefined'), 'CLIENT_FAILED'],
     ['RangeError', new RangeError('Invalid string length'), 'CLIENT_FAILED'],
     ['a network error', Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' }), 'CONNECTION_LOST'],
-  ] as const)('is classified by its type: %s', async ([, thrown, code]) => {
+  ] as const)('becomes CLIENT_FAILED, or CONNECTION_LOST for a network error: %s', async ([, thrown, code]) => {
     const broken: Queryable = { query: () => Promise.reject(thrown) }
     const failure = call(broken, 'claim_outbox_batch', [])
     await expect(failure).rejects.toMatchObject({ code, disposition: 'unknown', cause: thrown })
-    // Before COMMIT nothing was recorded. A retry would meet the same programming error.
+    // Before COMMIT nothing is recorded, so a retry is safe. After a programming error it would fail again.
     const disposition = code === 'CLIENT_FAILED' ? 'fatal' : 'retry'
     expect(toDatabaseError(thrown, { phase: 'uncommitted' })).toMatchObject({ code, disposition })
   })

@@ -29,7 +29,7 @@ describe('a connection URL', () => {
     ['postgres://u:hunter2@h/d?port=0', /^url: expected a port/],
     ['postgres://u:hunter2@h/d?statement_timeout=0', /^url: expected the parameters .*, got statement_timeout/],
     ['postgres://u:hunter2@h/d?options=-c%20role%3Dpostgres', /, got options/],
-  ] as const)('is refused without being quoted: %s', ([text, message]) => {
+  ] as const)('is refused with an error that does not show the password: %s', ([text, message]) => {
     expect(() => parseConnectionUrl('url', text)).toThrow(message)
     expect(() => parseConnectionUrl('url', text)).not.toThrow(/hunter2/)
   })
@@ -50,7 +50,7 @@ describe('options of openDatabase', () => {
     [{ url: 'nonsense' }, /^url: /],
     [{ listenUrl: 'nonsense' }, /^listenUrl: /],
   ] satisfies [Partial<DatabaseOptions>, RegExp][])(
-    'are refused if invalid, with the expected value: %o',
+    'are refused if invalid, and the error names the option: %o',
     ([given, message]) => {
       expect(() => openDatabase({ url: LOCAL, ...given })).toThrow(message)
     },
@@ -67,7 +67,7 @@ describe('options of openDatabase', () => {
     )
   })
 
-  test('have defaults; lockTimeoutMs is at most statementTimeoutMs', () => {
+  test('have defaults; the default of lockTimeoutMs never exceeds statementTimeoutMs', () => {
     expect(resolveDatabaseOptions({ url: LOCAL })).toMatchObject({
       pooler: 'none',
       schema: 'symphony',

@@ -157,12 +157,11 @@ test('a transaction that a statement leaves open does not reach the next caller'
   expect(rows).toEqual([])
 })
 
-test('the session of a transaction pooler stays in the login role outside transactions', async () => {
+test('a session behind a transaction pooler keeps no role, setting or prepared statement', async () => {
   const database = fixture.open({ pooler: 'transaction', connectionsMax: 1, applicationName: fixture.name })
   await database.queryAsRole(fixture.worker, 'SELECT $1::int', [1])
   await database.transactionAsRole(fixture.reader, async (tx) => tx.query('SELECT $1::int', [2]))
-  // The text ends its own transaction. Its last statement reads the role and settings that the pool's only session has
-  // then.
+  // COMMIT ends the transaction, so that the SELECT reads the state of the session itself.
   const { rows } = await database.queryAsRole(
     fixture.worker,
     `COMMIT; SELECT current_user AS role, pg_catalog.current_setting('statement_timeout') AS statement_timeout,

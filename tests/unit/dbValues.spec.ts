@@ -63,7 +63,7 @@ describe('a query result of libs/db', () => {
     ['an array that starts at index 0', `'[0:1]={7,8}'::int[]`, [7, 8]],
     ['jsonb[]', `ARRAY['{"a":"b,c"}'::jsonb]`, [{ a: 'b,c' }]],
     ['a composite', `ROW(1, 'x')`, '(1,x)'],
-  ] as const)('is parsed: %s', async ([, expression, value]) => {
+  ] as const)('is parsed to its JavaScript value: %s', async ([, expression, value]) => {
     expect(await read(expression)).toEqual(value)
   })
 

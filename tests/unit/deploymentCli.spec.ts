@@ -161,7 +161,7 @@ describe('an installed package', () => {
     const installed = join(folder, 'node_modules', 'symphony-pg')
     const { files }: { files: string[] } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
     for (const file of ['package.json', ...files]) {
-      // Patterns name no file. README and CHANGELOG are packed only if they exist.
+      // Skips patterns, which are no file names, and files that a checkout does not have.
       if (!existsSync(join(root, file))) continue
       await mkdir(dirname(join(installed, file)), { recursive: true })
       await copyFolder(join(root, file), join(installed, file))
@@ -178,7 +178,7 @@ describe('an installed package', () => {
 })
 
 describe('symphony start', () => {
-  test('uses the given database, and leaves it running', async () => {
+  test('uses the given database, and leaves its server running', async () => {
     const db = await database('empty')
     const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema }
     const child = spawn(process.execPath, [BIN, 'start'], { env, stdio: ['ignore', 'pipe', 'pipe'] })

@@ -22,7 +22,7 @@ describe('objects of the legacy outbox', () => {
   test.each([
     ['in a schema of another owner', async () => createSchema()],
     ['in a schema that was deployed already', async () => void (await deploy({ url: db.url, schema }))],
-  ])('stop a deployment without dropLegacy, and are dropped with it: %s', async (_, prepare) => {
+  ])('stop a deployment, or are dropped by it if dropLegacy is set: %s', async (_, prepare) => {
     await prepare()
     await db.queryNoRole('DROP VIEW IF EXISTS supervisor_outbox_status')
     await db.queryNoRole(LEGACY)

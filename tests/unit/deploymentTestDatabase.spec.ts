@@ -3,12 +3,12 @@ import { useTestDatabase } from '../support/database.js'
 
 const db = await useTestDatabase()
 
-test('a statement runs in its role, under a login that is no superuser', async () => {
+test('TestDatabase.as runs a statement in the given role, under a login that is no superuser', async () => {
   const { rows } = await db.as('symphony_executor').query('SELECT current_user, session_user')
   expect(rows).toEqual([{ current_user: 'symphony_executor', session_user: 'symphony_test_login' }])
 })
 
-test('expireLease and makeDue accept a claimed item', async () => {
+test('TestDatabase.expireLease and makeDue accept a claimed item', async () => {
   const enqueued = await db.queryNoRole<{ outbox_id: string }>(
     `SELECT outbox_id FROM enqueue_payment_outbox('i1', 'p1', 'k1', 'rail', '{"a":1}')`,
   )
@@ -20,13 +20,13 @@ test('expireLease and makeDue accept a claimed item', async () => {
   await db.makeDue(id)
 })
 
-test('createLogin creates a login that can act in its roles', async () => {
+test('TestDatabase.createLogin creates a login that can act in its roles', async () => {
   const alice = await db.createLogin('alice', { roles: ['symphony_control'] })
   const { rows } = await alice.database.as('symphony_control').query('SELECT session_user')
   expect(rows).toEqual([{ session_user: alice.name }])
 })
 
-test('each deployment is recorded under the next number, with all its files', async () => {
+test('record_deployment records each deployment under the next number, with all its files', async () => {
   const record = `SELECT ${db.qualify('record_deployment')}(1, '1.2.3', $1, $2) AS number`
   const files = [
     ['a.sql', 'b.sql'],

@@ -110,7 +110,7 @@ describe('doctor', () => {
     ])
   })
 
-  test('reports a check that fails, and still runs the other checks', async () => {
+  test('reports a check that cannot run, and still runs the other checks', async () => {
     await db.queryNoRole('DROP VIEW supervisor_outbox_status')
     await db.queryNoRole(`DELETE FROM payment_outbox_pending WHERE instruction_id = 'i3'`)
     const codes = (await damage()).map(({ code }) => code)

@@ -53,29 +53,29 @@ async function running(file: string, ...args: readonly string[]): Promise<number
 
 const STAY = 'echo here; while :; do sleep 0.05; done'
 
-test('startEmbedded ignores a recorded pid that belongs to no PostgreSQL', async () => {
+test('startEmbedded makes PostgreSQL ignore a recorded pid of another program', async () => {
   const pid = await running('sh', '-c', STAY)
   expect(await ignoringPidFile(pid)).toBe(String(pid))
 })
 
-test('startEmbedded ignores a recorded pid that belongs to a PostgreSQL of another folder', async () => {
+test('startEmbedded makes PostgreSQL ignore a recorded pid of a server in another folder', async () => {
   const other = await script('other/postgres', STAY)
   const pid = await running(other, '-D', '/another/folder', '-c', 'port=5433')
   expect(await ignoringPidFile(pid)).toBe(String(pid))
 })
 
-test('startEmbedded keeps a recorded pid if the folder of its PostgreSQL is unknown', async () => {
+test('startEmbedded lets PostgreSQL check a recorded pid of a server whose folder is unknown', async () => {
   const other = await script('other/postgres', STAY)
   expect(await ignoringPidFile(await running(other, '-D', 'data'))).toBe('unset')
 })
 
-test('startEmbedded keeps a recorded pid whose process has ended', async () => {
+test('startEmbedded lets PostgreSQL check a recorded pid whose process has ended', async () => {
   const child = spawn('true')
   await once(child, 'exit')
   expect(await ignoringPidFile(child.pid ?? Number.NaN)).toBe('unset')
 })
 
-test('startEmbedded adopts a live server of the same folder and keeps its recorded pid', async () => {
+test('startEmbedded adopts a live server of the same folder instead of ignoring its pid', async () => {
   const other = await script('other/postgres', STAY)
   const pid = await running(other, '-D', join(dataDir, 'postgres/data'), '-c', 'port=5432')
   expect(await ignoringPidFile(pid)).toBe('unset')

@@ -358,7 +358,7 @@ describe('access to the API', () => {
 })
 
 describe('the database role of a route', () => {
-  test('must be the role of the route: with swapped roles, reads and enqueues fail (500)', async () => {
+  test('must be that of the route: enqueues as readonly and reads as ingest fail (500)', async () => {
     const swapped = await openHttpFixture(db, {
       roles: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
     })
@@ -427,7 +427,7 @@ describe('an unavailable database behind the API', () => {
       roles: { ingest: databaseAt(url.href).as('symphony_ingest') },
     })
     onTestFinished(() => lying.close())
-    // The statement waits in the server, so it has arrived when answers begin to vanish.
+    // The enqueue waits for this lock, so it has reached the server before the proxy drops answers.
     const blocker = await db.connect()
     await blocker.query('BEGIN; LOCK TABLE payment_outbox_identities IN EXCLUSIVE MODE')
     const instruction = body()
@@ -468,7 +468,7 @@ describe('the id of a request', () => {
     ['a valid id', 'trace-7', true],
     ['a space in the id', 'a b', false],
     ['an id of 129 characters', 'x'.repeat(129), false],
-  ])('is X-Request-Id of the request if that is valid: %s', async (_, given, kept) => {
+  ])('is the X-Request-Id header only if the header is valid: %s', async (_, given, kept) => {
     const response = await fixture.call('/v1/instructions/unknown-instruction', { headers: { 'x-request-id': given } })
     const { requestId } = await problemOf(response)
     expect(response.headers.get('x-request-id')).toBe(requestId)

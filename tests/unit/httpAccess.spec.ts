@@ -129,7 +129,7 @@ describe('every route', () => {
     })
   })
 
-  test('refuses a key of other participants or returns no data, and changes nothing', async () => {
+  test('refuses a key of other participants or shows it no data, and changes nothing', async () => {
     const { key } = await createKey(db, { scopes: SCOPES, owner: 'alice', participants: ['another-participant'] })
     await ask(guarded()[0]!, `Bearer ${key}`)
     await unchanged(async () => {
@@ -197,7 +197,7 @@ describe('an API key sent to the HTTP server', () => {
     })
   })
 
-  test('is refused 2 s after its revocation, because the server caches the check', async () => {
+  test('is accepted for 2 s after its revocation, because the server caches the check', async () => {
     const clock = new HandClock()
     const cached = await openHttpFixture(db, { clock })
     onTestFinished(() => cached.close())
@@ -323,7 +323,7 @@ describe('on an HTTP server,', () => {
     expect([(await me(one)).status, (await me(one)).status]).toEqual([200, 429])
   })
 
-  test('the rate limit counts a long body as several requests, but never as more than its burst', async () => {
+  test('the rate limit counts a long body as several requests, at most as the whole burst', async () => {
     const clock = new HandClock()
     const limited = await openHttpFixture(db, { limits: { requestsPerSecond: 2 }, clock })
     onTestFinished(() => limited.close())
@@ -336,7 +336,7 @@ describe('on an HTTP server,', () => {
     const refused = await post(buildText(32_768))
     expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '1'])
     expect((await post('{}')).status).toBe(422)
-    // A body of unknown length counts as the longest one.
+    // A body of unknown length counts as the longest allowed body.
     const postChunked = () => {
       const chunked = { method: 'POST', headers, body: new Blob(['{}']).stream(), duplex: 'half' as const }
       return fetch(new URL('/v1/instructions', limited.address), chunked)

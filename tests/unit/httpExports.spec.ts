@@ -86,7 +86,7 @@ describe('an export of a list over HTTP', () => {
     })
   })
 
-  test('exists for every list, with a header and the columns of nested values', async () => {
+  test('exists for every list; its CSV header includes the columns of nested values', async () => {
     const lists = fixture.routes.filter(({ query }) => query !== undefined && 'limit' in query.properties)
     expect(lists.map(({ path }) => path)).toEqual(
       expect.arrayContaining(['/v1/outbox', '/v1/dlq', '/v1/holds', '/v1/inbox', '/v1/findings']),
@@ -294,7 +294,7 @@ describe('a statement of a participant', () => {
     expect(csv.map(({ type, amount }) => [type, amount])).toEqual(statement.map(({ type, amount }) => [type, amount]))
   })
 
-  test('shows no amount that the field classes of its rail withhold, and counts it apart', async () => {
+  test('shows no amount that the rail’s field classes withhold, and counts such payments apart', async () => {
     const owner = { participantId: 'discreet', railType: 'discreet-rail' }
     const fields = JSON.stringify({ '/amount': 'masked' })
     await call(db.as('symphony_executor'), 'declare_outbox_rail', [owner.railType, true, fields, 'w', true])

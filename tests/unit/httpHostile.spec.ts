@@ -170,7 +170,7 @@ describe('malformed or oversized bodies', () => {
             name,
             path,
             code,
-            // A limit's route looks up the proposal before it checks the text of the reason.
+            // The routes of limits look up the proposal before they check the reason.
             expect.toSatisfy((one) => [400, 413, 422].includes(Number(one)) || code === 'PROPOSAL_NOT_FOUND'),
           ])
           expect(detail).not.toContain('admin')

@@ -5,7 +5,7 @@ import { closeAfterAll } from '../support/afterAll.js'
 import { useTestDatabase } from '../support/database.js'
 import { createKey, bodyOf, openHttpFixture, problemOf } from '../support/httpFixture.js'
 
-/** Tests of the identity of a payment over HTTP: the instruction id and the key. A caller can use a key only once. */
+/** Tests of the identity of a payment over HTTP: the instruction id and the key. */
 
 const db = await useTestDatabase()
 const fixture = closeAfterAll(await openHttpFixture(db))

@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { LargeRequestQueue } from '../../libs/http/requestBody.js'
 
-test('LargeRequestQueue lets one request continue per event loop turn, in their order', async () => {
+test('LargeRequestQueue continues one request per event loop turn, in order of arrival', async () => {
   const done: string[] = []
   const queue = new LargeRequestQueue()
   for (const name of ['long 1', 'long 2', 'long 3']) void queue.turn().then(() => done.push(name))

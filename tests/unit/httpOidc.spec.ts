@@ -53,7 +53,7 @@ interface TokenOptions {
   readonly seconds?: { readonly iat?: number; readonly nbf?: number; readonly exp?: number }
 }
 
-/** Signs a valid token, except for the given changes. */
+/** Signs a token that is valid except for the given changes. */
 function token({
   claims = {},
   key = trusted.privateKey,

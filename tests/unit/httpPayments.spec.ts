@@ -327,7 +327,7 @@ describe('GET /v1/outbox/{outboxId}', () => {
     })
   })
 
-  test('returns the hashed bytes of each ledger row under /proof', async () => {
+  test('returns for each ledger row the bytes that its hash covers (/proof)', async () => {
     const item = await enqueueUnknown(db, { payload: { note: 'ü€😀' } })
     await acted('alice', `/v1/holds/${item.outboxId}/resolve`, { decision: 'RETRY', reason: 'try again' })
     const proof = await get<Proof>(`/v1/outbox/${item.outboxId}/proof`)

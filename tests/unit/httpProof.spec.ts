@@ -156,7 +156,7 @@ describe('GET /v1/outbox/{outboxId}/proof', () => {
   })
 
   test('counts the headers of ledger blocks towards the page size', async () => {
-    // A page of these rows fits into 64 KiB only without the heads of their blocks.
+    // A page of these rows fits into 64 KiB only without the headers of their blocks.
     const item = await enqueueWithEvents(40, { reason: 'x'.repeat(1_000) })
     await ledger.sealAll(1)
     const pages = await pagesOf(item.outboxId)

@@ -86,7 +86,7 @@ async function storesNothing(body: () => Promise<void>): Promise<void> {
 }
 
 describe('a statement uploaded over HTTP', () => {
-  test('is compared; run and finding are listed with both sides, and a person closes the finding', async () => {
+  test('is compared; its finding shows payment and bank entries, and a person closes it once', async () => {
     const [day, outboxId] = [nextDay(), await dispatched('twice')]
     const file = line(outboxId, day) + line(outboxId, day, { bankReference: 'BK-again' })
     const answer = await bodyOf(await upload(file))
@@ -127,7 +127,7 @@ describe('a statement uploaded over HTTP', () => {
     expect(await bodyOf(await read(run))).toMatchObject({ openFindings: 0 })
   })
 
-  test('shows no account and no reference to a key without the scope audit', async () => {
+  test('hides account and references from a key without the scope audit', async () => {
     const [day, outboxId] = [nextDay(), await dispatched('hidden')]
     const answer = await upload(line(outboxId, day, { amount: '99.00', bankReference: 'BK-hidden' }), { as: 'pavel' })
     const seen = [

@@ -128,7 +128,7 @@ test('an API without --rails masks payloads by the field classes that a worker d
   })
 })
 
-test('an API with --rails declares field classes of its rail, not that it serves the rail', async () => {
+test('an API with --rails declares the field classes of its rail, but does not mark it as served', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'symphony-rails-'))
   const declaration = `type: '${RAIL}', onUnknown: 'hold', fields: { '/iban': 'masked' }, dispatch() {}`
   const before = await served()

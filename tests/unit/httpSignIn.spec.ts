@@ -202,7 +202,7 @@ describe('a sign-in at the dashboard', () => {
     expect(await signIn({ iat: now + 20, exp: now - 20 })).toContain('symphony_')
   })
 
-  test('is refused with a used code, or a foreign state, browser or issuer, or a provider error', async () => {
+  test('is refused for a used code, a foreign state, browser or issuer, or a provider error', async () => {
     const { url, cookie } = await start()
     const answer = provider.approve(url)
     const refused = async (given: string, sent: string) => (await problemOf(await finish(given, sent))).detail ?? ''
@@ -295,7 +295,7 @@ describe('an unreachable identity provider', () => {
 })
 
 describe('a session of the dashboard', () => {
-  test('is refused on every route without header and origin of the dashboard, and changes nothing', async () => {
+  test('is refused on every route without the dashboard’s header and origin, and changes nothing', async () => {
     const cookie = await signIn()
     const routes = fixture.routes.filter(({ access }) => access !== 'open' && access !== 'signature')
     expect(routes.length).toBeGreaterThan(35)
@@ -325,7 +325,7 @@ describe('a session of the dashboard', () => {
     expect((await me(cookie)).status).toBe(200)
   })
 
-  test('ends within 2 s after its revocation, at its expiry, and at sign-out', async () => {
+  test('ends at sign-out, and within 2 s after its revocation or expiry', async () => {
     const [revoked, expired, left] = [await signIn(), await signIn(), await signIn()]
     for (const cookie of [revoked, expired, left]) expect((await me(cookie)).status).toBe(200)
     await revokeBrowserSession(db.as('symphony_control'), sessionIdIn(revoked))
@@ -346,7 +346,7 @@ describe('a session of the dashboard', () => {
     expect(sessions.find(({ sessionId }) => sessionId === sessionIdIn(left))).toMatchObject({ revokedBy: 'alice' })
   })
 
-  test('loses its event stream after its revocation', async () => {
+  test('loses its event stream when it is revoked', async () => {
     const running = { ms: 0, now: () => new Date(), monotonicMs: () => (running.ms += 1_000) }
     const streaming = await openHttpFixture(db, { oidc: oidc(), clock: running, streamPollMs: 20 })
     onTestFinished(() => streaming.close())

@@ -121,7 +121,7 @@ test('GET /v1/stream with a key restricted to participants sends only their chan
   const participantsOf = async (participantId: string) => (await enqueue(db, { participantId })).outboxId
   const theirs = await participantsOf('stream-theirs')
   const mine: string[] = []
-  // Changes before the first poll of the bound stream are not sent to it.
+  // The restricted stream gets no changes from before its first poll.
   await expect
     .poll(
       async () => {

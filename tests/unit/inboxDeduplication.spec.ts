@@ -15,7 +15,7 @@ import { useTestDatabase } from '../support/database.js'
 import { buildMessage, claimOf, enqueued, enqueuedAndClaimed, rowOf } from '../support/inboxMessages.js'
 import { failureOf, openConnection } from '../support/race.js'
 
-/** Tests of deduplication by marks. No worker claims these messages. */
+/** Tests of deduplication by alreadyProcessed and the mark functions. No worker claims these messages. */
 
 const db = await useTestDatabase()
 let inbox: Inbox
@@ -25,7 +25,7 @@ beforeAll(async () => {
 
 const buildKey = (): InboxKey => ({ source: `source-${randomUUID()}`, messageId: 'message-1' })
 
-/** Creates a message and marks it up to this state. */
+/** Creates a message and moves it to this state. */
 async function inState(state: 'seen' | 'processing' | 'done' | 'dead'): Promise<InboxKey> {
   const key = buildKey()
   await inbox.alreadyProcessed(key)

@@ -213,7 +213,7 @@ describe('inbox workers', () => {
     })
   })
 
-  test('get from nextInboxEvent the time of the next due message or claim expiry', async () => {
+  test('get the time of the next due message or claim expiry from nextInboxEvent', async () => {
     await withTestDatabase(async (own) => {
       const executor = own.as('symphony_executor')
       expect(await nextInboxEvent(executor)).toBeNull()

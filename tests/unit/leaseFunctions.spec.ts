@@ -190,7 +190,7 @@ describe('purgeIdleLeases', () => {
 
 describe('readLeases', () => {
   test.each(['symphony_readonly', 'symphony_auditor', 'symphony_control'])(
-    'shows the holder of each resource to %s',
+    'shows owner, state and token of each lease to %s, and released leases only on request',
     async (role) => {
       const [held, expired, released] = [await hold(), await hold(), await hold()]
       await expireResource(db, expired.resource)

@@ -68,8 +68,8 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
 }
 
 /**
- * Fills copies of the ledger tables without constraints. Each column cycles through its values and null at its own
- * pace.
+ * Fills copies of the ledger tables without constraints. Each column cycles through its values and null with its own
+ * period.
  */
 async function fillOddTables(): Promise<Queryable> {
   const client = await db.connect()
@@ -106,7 +106,7 @@ describe('a row in binary form', () => {
   })
 
   test.each(KINDS)(
-    'decodes to the text that PostgreSQL prints, and its entry has its SHA-256 hash: %s',
+    'decodes to the text that PostgreSQL prints; its block entry has its SHA-256 hash: %s',
     async (kind) => {
       const sent = await readRowPage(odd, kind, NEWEST_FORMAT, null, null, 1_000)
       const table = `${quoteIdentifier(ODD)}.${TABLE_OF[kind]}`

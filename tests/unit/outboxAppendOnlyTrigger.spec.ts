@@ -19,7 +19,7 @@ const LEDGERS = [
 ] as const
 type Ledger = (typeof LEDGERS)[number]
 
-/** The conflict key of each ledger, and a column that a statement can try to change. */
+/** For each ledger, the key for ON CONFLICT, and a column that statements try to change. */
 const COLUMNS: Readonly<Record<Ledger, { readonly key: string; readonly column: string }>> = {
   payment_outbox_attempts: { key: 'attempt_id', column: 'worker_id' },
   payment_outbox_identities: { key: 'outbox_id', column: 'rail_type' },
@@ -117,7 +117,7 @@ beforeAll(async () => {
   await complete(db, await enqueueAndClaim(db), { state: 'DISPATCHED', railReference: 'ref-1' })
   await placeOutboxHold(db.as('symphony_control'), item.outboxId, 'under review')
   await acquireLease(db.as('symphony_executor'), { resource: 'r', owner: 'o', durationMs: 60_000 })
-  // Inserted directly: sealing would wait for every writer of the server, those of other test files included.
+  // Inserts a block directly. Sealing would wait for every writer of the server, also in other test files.
   await db.queryNoRole(
     `INSERT INTO payment_outbox_blocks (block_no, format, row_count, last_xid, last_kind, last_id, entries, root, block_hash, sealed_at)
      VALUES (1, 1, 1, 1, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', '', now())`,
@@ -163,7 +163,7 @@ describe.each(actors)('in a session of the %s,', (actor) => {
     expect(await rowHashes(db)).toEqual(before)
   })
 
-  test('leaves every row of every table unchanged in all tests above', async () => {
+  test('every row of every table is unchanged after the statements above', async () => {
     expect(await rowHashes(db)).toEqual(before)
   })
 })

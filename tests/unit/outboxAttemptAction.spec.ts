@@ -70,7 +70,7 @@ describe('complete_outbox_attempt', () => {
     { state: 'FAILED', action: 'decided' },
     { state: 'RETRYABLE', action: 'expired' },
     { state: 'RETRYABLE', action: 'SENT' },
-  ])('refuses %j (22023)', async ({ state, action }) => {
+  ])('refuses the state and action %j (22023)', async ({ state, action }) => {
     const lease = await enqueueAndClaim(db)
     const unsaid = Array.from({ length: 8 }, () => null)
     const values = [lease.outboxId, lease.leaseToken, WORKER, state, ...unsaid, action]

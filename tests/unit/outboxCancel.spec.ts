@@ -511,7 +511,7 @@ describe('a concurrent cancel', () => {
     expect(await replacing).toMatchObject({ created: true })
   })
 
-  test('excludes an approval of FAILED and is excluded by one, without a deadlock', async () => {
+  test('and an approval of FAILED exclude each other, without a deadlock', async () => {
     const first = await enqueueHeld(db, olga)
     const proposal = await propose(olga, first.outboxId, 'FAILED')
     const people = await openConnection(db, 'symphony_control')
@@ -537,7 +537,7 @@ describe('a concurrent cancel', () => {
     }
   })
 
-  test('never wins together with a claim or another cancel of the same item', async () => {
+  test('never succeeds together with a claim or another cancel of the same item', async () => {
     const railType = buildInstruction().railType
     const items: string[] = []
     for (let index = 0; index < 60; index += 1) items.push((await enqueue(db, { railType })).outboxId)
@@ -579,7 +579,7 @@ describe('cancelled items', () => {
       expect(await status()).toMatchObject({ ...counted, ...alert })
       await enqueueFailed(own)
       expect(await status()).toMatchObject({ failedTotal: 3n, cancelledTotal: 2n, failedRecently: 1n })
-      // Repair rolls the tallies up to minutes, and minutes of an earlier day to one row.
+      // Lease repair merges the counts into one row per minute, and minutes of an earlier day into one row.
       await repairExpiredLeases(own.as('symphony_executor'), 1, 'repairer')
       await own.queryNoRole(`UPDATE outbox_attempt_totals SET minute = minute - interval '1 day'`)
       await repairExpiredLeases(own.as('symphony_executor'), 1, 'repairer')
@@ -599,7 +599,7 @@ describe('cancelled items', () => {
     expect(ids).toEqual([failed.outboxId, cancelled.outboxId])
   })
 
-  test('break invariant I5 of the audit if the rail paid one, unlike items that people failed', async () => {
+  test('break invariant I5 of the audit if the rail paid one, unlike a decision of people', async () => {
     await withTestDatabase(async (own) => {
       const [first, second] = [await createPerson(own, 'first'), await createPerson(own, 'second')]
       const cancelled = await enqueue(own)

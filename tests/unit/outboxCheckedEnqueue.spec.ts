@@ -113,7 +113,7 @@ test('a batch with one invalid payment is refused as a whole, and the problem na
   expect(await sequenceOf(db, batch[0]!.participantId)).toEqual({ taken: [], next: undefined })
 })
 
-test('an API with rails accepts a batch of a known invalid payment and a new valid payment', async () => {
+test('enqueueMany with rails accepts an invalid payment that was enqueued before', async () => {
   const known = buildInstruction({ payload: { amount: '-1' } })
   const ingest = db.as('symphony_ingest')
   await enqueue(known, { tx: ingest })

@@ -16,8 +16,8 @@ import { createContradiction, claimOnly, enqueueAndClaim, eventRows, ledger } fr
 import { approve, createPerson, propose } from '../support/outboxPeople.js'
 
 /**
- * Tests contradictions: two successes of one payment under different rail references. They count, and an alert fires,
- * until an operator reviews them.
+ * Tests contradictions: two successes of one payment under different rail references. An alert fires until an operator
+ * has reviewed each of them.
  */
 
 const db = await useTestDatabase()

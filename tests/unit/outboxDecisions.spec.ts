@@ -123,7 +123,7 @@ describe.for(MONEY_DECISIONS)('the decision %s about a held item', (decision) =>
     })
   })
 
-  test('is not approved by its proposer in another letter case (P7007)', async () => {
+  test('is not approved by a name that differs from the proposer’s only in letter case (P7007)', async () => {
     const loud = await createPerson(db, `OLGA_${decision}`)
     const quiet = await createPerson(db, `olga_${decision.toLowerCase()}`)
     const { outboxId } = await buildItemFor(decision)
@@ -395,7 +395,7 @@ describe('the recorded actor', () => {
     expect((await attemptRows(db, outboxId)).map((row) => row.worker_id)).toEqual([`boris@bank via ${gateway.name}`])
   })
 
-  test('is one person by API key and by name, who cannot approve the own proposal (P7007)', async () => {
+  test('is the same person by API key and by name, who cannot approve their own proposal (P7007)', async () => {
     const other = await createPerson(db, 'gateway_too')
     await db.queryNoRole('SELECT set_actor_gateway($1, true)', [other.name])
     const { key } = await createKey(db, { scopes: ['operate'], owner: 'Anna@bank' })

@@ -12,7 +12,7 @@ import {
   type UnknownPolicy,
 } from '../../libs/rails/index.js'
 
-/** Tests dispatchItem with one leased item and one rail, without a database, because it decides by these two only. */
+/** Tests dispatchItem with one leased item and one rail. Its decisions depend on these two only, not on a database. */
 
 const CLAIMED_AT = new Date('2026-01-01T12:00:00Z')
 const LEASE_NEEDED_MS = 2_000

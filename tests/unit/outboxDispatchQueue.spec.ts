@@ -56,7 +56,7 @@ function leaseItem(railType: string, expiryStreak = 0): LeasedItem {
   return new LeasedItem(item, systemClock.monotonicMs(), 60_000, systemClock)
 }
 
-/** Adds items, releases their batch-mates at once, and returns the batch-mates. */
+/** Adds items. Releases at once those that must not wait beside a quarantined item, and returns them. */
 function addAndRelease(queue: DispatchQueue, items: readonly LeasedItem[]): LeasedItem[] {
   const batchMates = queue.add(items)
   if (batchMates.length > 0) queue.batchMatesReleased()
@@ -88,7 +88,7 @@ test('add() returns an item of a rail without a lane and queues the other items'
 })
 
 describe('an item whose lease expired once', () => {
-  test('starts only after its batch-mates of the same rail are released', () => {
+  test('starts only after the other items of its batch and rail are released', () => {
     const queue = createQueue()
     const [quarantined, mate, other] = [leaseItem('one', 1), leaseItem('one'), leaseItem('two')]
     expect(queue.add([mate, quarantined, other])).toEqual([mate])

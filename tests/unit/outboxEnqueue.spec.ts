@@ -25,8 +25,8 @@ function enqueueAll(instructions: readonly OutboxInstruction[]): Promise<Enqueue
 }
 
 /**
- * Returns the notifications that the body sends. A marker notification follows them, because PostgreSQL delivers in
- * commit order.
+ * Returns the notifications that the body sends. PostgreSQL delivers in commit order, so all of them have arrived when
+ * the marker arrives.
  */
 async function notificationsDuring(body: () => Promise<unknown>): Promise<string[]> {
   const listener = await db.connect()
@@ -194,7 +194,7 @@ describe('the same instruction and key', () => {
     }
   })
 
-  test('conflict even if participant and rail, joined, give the same text', async () => {
+  test('conflict if participant and rail differ, even if both joined give the same text', async () => {
     const first = await enqueue(db, { participantId: 'ab', railType: 'c' })
     const moved = { ...first, participantId: 'a', railType: 'bc' }
     const refusal = await failureOf(enqueuePaymentOutbox(db.as('symphony_ingest'), moved))

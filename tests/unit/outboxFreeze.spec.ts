@@ -37,7 +37,7 @@ const check = (record?: EpochRecord, workerId = WORKER) => checkDispatchEpoch(ex
 const lift = (reason = 'compared with the bank') => liftDispatchFreeze(olga.control, reason)
 const freeze = (reason = 'restored by hand') => freezeDispatch(olga.control, reason)
 
-/** Whether dispatch is not frozen: a claim leases a due item. */
+/** Returns whether a claim leases a due item, which it does not while dispatch is frozen. */
 async function isOpen(): Promise<boolean> {
   const { railType } = await enqueue(db)
   return (await claim(db, railType)).length === 1

@@ -99,7 +99,7 @@ describe.for([1, 2, 3])('the full trail of random operations (seed %i)', (seed) 
     expect([...seen].toSorted()).toEqual(Object.keys(PENDING_COLUMNS).toSorted())
   })
 
-  test('replays with the verdict equal for every item, read as symphony_auditor', async () => {
+  test('replays with the verdict "equal" for every item, read as symphony_auditor', async () => {
     const replays = await readReplays(db.as('symphony_auditor'), await itemIds(db))
     expect(replays.filter(({ verdict }) => verdict !== 'equal')).toEqual([])
     expect(replays.filter(({ pending }) => pending === null).length).toBeGreaterThan(5)

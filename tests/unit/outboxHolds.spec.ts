@@ -281,7 +281,7 @@ describe('note_outbox_item', () => {
     ])
   })
 
-  test('lets the list of holds find the items of an assignee, as the latest note names them', async () => {
+  test('lets the list of holds filter by the latest assignee of each item', async () => {
     const railType = buildInstruction().railType
     const held = [await enqueueHeld(db, olga, { railType }), await enqueueHeld(db, olga, { railType })]
     for (const { outboxId } of held) await noteOutboxItem(olga.control, outboxId, 'take it', 'pavel')

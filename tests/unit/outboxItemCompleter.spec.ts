@@ -52,7 +52,7 @@ test('a completion with a fatal error is not retried, and its fault event names 
   expect(await ledger(db, outboxId)).toEqual([])
 })
 
-test('an ItemCompleter completes DISPATCHED outcomes in separate calls when many outcomes wait', async () => {
+test('an ItemCompleter records DISPATCHED and other outcomes in separate calls if many wait', async () => {
   const leases = await Promise.all(Array.from({ length: 60 }, () => enqueueAndClaim(db)))
   const groups: unknown[] = []
   const role = db.as('symphony_executor')

@@ -332,7 +332,7 @@ describe('a repeated late outcome', () => {
     expect(await eventRows(db, lost.outboxId)).toHaveLength(1)
   })
 
-  test('returns the TERMINAL_BLOCKED event if a completion has contradicted it by now', async () => {
+  test('returns the TERMINAL_BLOCKED event if a completion has contradicted the first report since', async () => {
     const { lost, next } = await takenOver()
     expect(await report(lost, PAID)).toMatchObject({ eventType: 'LATE_OUTCOME' })
     await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-2' }, SUCCESSOR)

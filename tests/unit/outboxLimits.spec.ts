@@ -338,7 +338,7 @@ describe('an amount limit', () => {
     expect((await pay('1', subject)).held).toBe('LIMIT_EXCEEDED')
     await age(name, DAY - 1)
     expect((await pay('1', subject)).held).toBe('LIMIT_EXCEEDED')
-    // Payments held after the excess do not extend it. A bucket is a hundredth of the window.
+    // Held payments do not extend the block. A bucket of the window lasts DAY / 100.
     await age(name, DAY / 100 + 1)
     expect((await pay('1', subject)).held).toBeNull()
     expect(await limitOf(name)).toMatchObject({ used: '1', exceededAt: null })
@@ -526,12 +526,12 @@ describe('the hold reason LIMIT_UNREADABLE', () => {
       null,
       'LIMIT_EXCEEDED',
     ])
-    // The approval limit covers euros only, so that it cannot check dollars.
+    // The approval limit covers euros only, so it cannot check dollars.
     await setLimit(approvalAbove('1000', 1, subject))
     expect(await payAll([dollars])).toEqual(['LIMIT_UNREADABLE'])
   })
 
-  test('needs two people for the release if the approval limit does; count limits then count it', async () => {
+  test('needs two people for a release if the approval limit does; only count limits then count it', async () => {
     const subject = buildSubject()
     await setLimit(approvalAbove('100', 2, subject))
     const amount = await setLimit(amountPerDay('100', subject))

@@ -215,7 +215,7 @@ describe('the failure of an ordered item', () => {
     expect(await stream.claimed()).toEqual([ids[1]])
   })
 
-  test('halts the whole stream, head included, if the item is in the middle', async () => {
+  test('halts the whole stream, including its head, if the item is behind the head', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()]
@@ -226,7 +226,7 @@ describe('the failure of an ordered item', () => {
     expect(await stream.drain()).toEqual([ids[0], ids[2]])
   })
 
-  test('blocks the head if the failed item is behind the head', async () => {
+  test('sets blocked on the head if the failed item is behind the head', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue()]
@@ -314,7 +314,7 @@ async function createTerminalHead() {
 }
 
 describe('a successor enqueued while the head ends', () => {
-  test('is claimable if its enqueue starts first and commits last', async () => {
+  test('is claimable if its enqueue starts before the head’s completion and commits after it', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
@@ -324,7 +324,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('is claimable if its enqueue starts second and commits first', async () => {
+  test('is claimable if its enqueue starts and commits while the head’s completion is open', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     await completeOn(completer, lease)
     const second = await stream.enqueueOn(enqueuer)
@@ -336,7 +336,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('is claimable if its enqueue starts first and commits first', async () => {
+  test('is claimable if its enqueue starts and commits before the head’s completion commits', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)

@@ -297,8 +297,8 @@ describe('an outcome topic', () => {
 })
 
 /**
- * Every function that can end, hold or release a payment, and a payment that calls it. The test below compares the
- * names with the bodies of all functions, so that a new path without an outcome message fails.
+ * Every function that can end, hold or release a payment, and a case that calls it. The test below finds these
+ * functions by their bodies, so that a new path without a case here fails.
  */
 const PATHS: Readonly<Record<string, () => Promise<readonly [firstId: string, sent: readonly string[]]>>> = {
   complete_dispatched_outbox_items: async () => {

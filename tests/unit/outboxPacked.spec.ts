@@ -112,7 +112,7 @@ test('claimOutboxBatch returns the same items as the rows of claim_outbox_batch'
   const items = await claim({ onUnleased: (takeover: UnleasedTakeover) => unleased.push(takeover) })
   const expected = rows.filter((row) => !row['unleased'])
   expect(expected).toHaveLength(5)
-  // Leaves out due_at: the rolled-back takeover is repeated by the second claim, at another time.
+  // Leaves out due_at: the second claim repeats the takeover at another time.
   expect(items.map(shown)).toEqual(
     expected.map(({ due_at: _due, unleased: _none, hold_reason: _reason, ...row }) => row),
   )

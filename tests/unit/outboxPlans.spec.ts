@@ -311,7 +311,7 @@ test('a claim of payments reads no message of its rail, and a claim of messages 
 })
 
 describe('rows of outbox limits', () => {
-  test('are probed once by an enqueue of a payment, and not by one of a message', async () => {
+  test('are queried once by an enqueue of a payment, and not by an enqueue of a message', async () => {
     const payment = await recordEnqueue(instructionValues())
     const message = await recordEnqueue(instructionValues(), true)
     expect(scansOf(payment, 'outbox_limits')).toMatchObject([{ loops: 1 }])
@@ -319,7 +319,7 @@ describe('rows of outbox limits', () => {
     expect(message.statements).toHaveLength(payment.statements.length)
   })
 
-  test('are read by index: those of the payment, and the usage of their windows', async () => {
+  test('are read by index, and so is their usage, only as far as they apply to the payment', async () => {
     const { participantId, railType } = buildInstruction()
     await fill(full.db, 'outbox_limits', limitsBeside(participantId, railType))
     await fill(full.db, 'outbox_limit_usage', USAGE)

@@ -94,7 +94,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   outbox_workers: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_rails: { control: whole(), auditor: whole(), readonly: whole() },
   dispatch_epochs: { control: whole(), auditor: whole(), readonly: whole() },
-  // lease_id is left out, because its owner can renew and release the lease.
+  // lease_id is left out, because a reader could renew or release the lease with it.
   symphony_leases: {
     control: except('lease_id', 'floor_seen'),
     auditor: except('lease_id'),
@@ -385,10 +385,10 @@ function roleName(actor: Actor): string {
   return actor === 'PUBLIC' ? unprivileged.name : `symphony_${actor}`
 }
 
-/** Adds rows to those of the valid calls. */
+/** Fills the tables that the valid calls of SQL functions left empty. */
 async function putARowInEveryTable(): Promise<void> {
   const executor = db.as('symphony_executor')
-  // Inserted directly: sealing would wait for every writer of the server, those of other test files included.
+  // Inserts a block directly. Sealing would wait for every writer of the server, also in other test files.
   await db.queryNoRole(
     `INSERT INTO payment_outbox_blocks (block_no, format, row_count, last_xid, last_kind, last_id, entries, root, block_hash, sealed_at)
      VALUES (1, 1, 1, 1, 1, gen_random_uuid(), decode(repeat('00', 58), 'hex'), '', '', now())`,

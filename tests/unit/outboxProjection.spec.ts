@@ -302,7 +302,7 @@ describe('searches of the search table', () => {
     expect((await searchItems(readonly(), { railType, createdTo: new Date(0), limit: 9 })).ids).toEqual([])
   })
 
-  test('find the beginning of an instruction, a key and a reference, from three characters on', async () => {
+  test('find items by the first three or more characters of instruction id, key or reference', async () => {
     const { ids, word } = await three()
     expect(await findItems(readonly(), `${word}-i`, { limit: 9 })).toEqual(ids.toReversed())
     expect(await findItems(readonly(), `${word}-k-1`, { limit: 9 })).toEqual([ids[1]])
@@ -466,7 +466,7 @@ test('searchItems lists a held item before and after its block is projected, unt
   await resolveOutboxHold(olga.control, outboxId, 'RETRY', 'checked')
   expect(await ids()).toEqual([later.outboxId])
   await project()
-  // The retention of an item that is still held has passed.
+  // Makes the item older than the retention time, although it is still held.
   await db.queryNoRole(
     `UPDATE payment_search SET outbox_id = uuid_v7_floor(now() - interval '2 days') WHERE outbox_id = $1`,
     [later.outboxId],

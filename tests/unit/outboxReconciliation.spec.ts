@@ -472,7 +472,7 @@ describe('close_reconciliation_finding', () => {
 })
 
 describe('the stored record of a reconciliation run', () => {
-  test('equals a sealed event that has the digests of its entries and findings', async () => {
+  test('equals the detail of its event, with the digests of its entries and findings', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const run = await reconcileEntries(db, railType, [{ outboxId }, { outboxId }])
     const { rows } = await db.queryNoRole(

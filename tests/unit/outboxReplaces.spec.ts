@@ -61,7 +61,7 @@ describe('propose_payment_outbox', () => {
     })
     const own = approveOutboxProposal(db.as('symphony_control'), item.proposalId!)
     expect(await failureOf(own)).toMatchObject({ sqlstate: 'P7007' })
-    // After the refusal, one person cannot release the payment without a second.
+    // After the withdrawal, a release of the payment still needs two people.
     await withdrawOutboxProposal(olga.control, item.proposalId!, 'wrong account')
     const second = await propose(olga, item.outboxId, 'RETRY')
     expect(await failureOf(approve(olga, second))).toMatchObject({ sqlstate: 'P7007' })
@@ -347,7 +347,7 @@ describe('a replaced payment', () => {
     })
   })
 
-  test('has a pending redrive of its replacement held after a late success; a new one gets P7006', async () => {
+  test('has its replacement’s redrive held after a late success; a new redrive is refused (P7006)', async () => {
     const lease = await failedLease()
     const second = replacing(lease)
     const { outboxId } = await enqueuePaymentOutbox(ingest(), second)

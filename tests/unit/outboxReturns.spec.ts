@@ -94,7 +94,7 @@ describe('record_outbox_return', () => {
     expect(await returnsOf(outboxId)).toHaveLength(1)
   })
 
-  test('adds partial returns up to the payment and refuses more (P7015)', async () => {
+  test('adds partial returns up to the amount of the payment and refuses more (P7015)', async () => {
     const { outboxId } = await enqueuePaid(db)
     expect(await record(outboxId, { amount: '4', reference: 'RT-1' })).toMatchObject({ returnedTotal: '4' })
     const error = await failureOf(record(outboxId, { amount: '6.51', reference: 'RT-2' }))
@@ -282,7 +282,7 @@ test('the status counts a returned payment once, however many returns it has', a
   expect((await total()) - before).toBe(1n)
 })
 
-/** Returns the verdicts of the database and of an export. */
+/** Returns the verdicts on I11 of an audit of the database and of an audit of its export. */
 async function auditedReturns() {
   const auditor = db.as('symphony_auditor')
   await using ledgerOfExport = await openLedger({ exportFolder: await exportTo(randomUUID()) })
@@ -306,7 +306,7 @@ describe('invariant I11 of the audit (returns)', () => {
     expect(await auditedReturns()).toMatchObject([holds, holds])
   })
 
-  test('reports a return beyond the payment, and a return of a payment that was not dispatched', async () => {
+  test('reports a return of more than the payment, and a return of an undispatched payment', async () => {
     const paid = await enqueuePaid(db)
     const failed = await enqueueFailed(db)
     for (const { outboxId } of [paid, failed]) {

@@ -172,7 +172,7 @@ const TIME: Limits = {
   },
 }
 
-/** Comes from headers of outside callers. An invalid trace context is dropped and the payment accepted. */
+/** A trace context comes from headers of the caller. An invalid one is dropped, and the payment is accepted. */
 const TRACE_CONTEXT: Limits = {
   refused: {},
   accepted: {
@@ -184,7 +184,7 @@ const TRACE_CONTEXT: Limits = {
   },
 }
 
-/** Ids of API keys. An unknown well-formed id is refused with the same words. */
+/** Ids of API keys. `accepted` is empty, because an unknown id is refused with the same error as a malformed one. */
 const KEY_ID: Limits = {
   refused: {
     'an empty one': `''`,
@@ -238,7 +238,7 @@ const DATE: Limits = {
   accepted: { 'a day in 99 years': `current_date + 36000` },
 }
 
-/** Value of a limit. */
+/** Amount or count of a payment limit. */
 const LIMIT_VALUE: Limits = {
   refused: {
     'not a number': `'NaN'`,

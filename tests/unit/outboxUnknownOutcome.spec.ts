@@ -168,7 +168,7 @@ describe('a call that needs a dispatch mark', () => {
     })
   })
 
-  test('leaves an unknown outcome if its worker holds the item after it began, not before', async () => {
+  test('leaves the outcome unknown if its worker holds the item after the call began, not before', async () => {
     for (const begun of [true, false]) {
       const lease = await markedLease()
       if (begun) await begin(lease)
@@ -235,7 +235,7 @@ describe('an item of unknown outcome', () => {
     expect(await complete(db, next, { state: 'FAILED' })).toMatchObject({ state: 'FAILED', held: false })
   })
 
-  test('fails by a FAILED completion with outcomeUnknown: false', async () => {
+  test('ends FAILED by a FAILED completion with outcomeUnknown: false', async () => {
     const lease = await unknownLease()
     expect(await complete(db, lease, { state: 'FAILED', outcomeUnknown: false })).toEqual({
       attemptNo: 2,

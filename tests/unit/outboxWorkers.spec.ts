@@ -167,11 +167,11 @@ const breakers = (states: Record<string, string>) => ({
 
 const shown = async (of: object) =>
   (await history(of)).breakerChanges.map(({ at, ...change }) => Object.assign(change, { at: new Date(at) }))
-/** Throughput of the intervals before now, if the one before n intervals has n times this number. */
+/** Expected [dispatched, failed, retried] of the last 12 intervals, latest first, summed over this many series. */
 const expected = (times: number) => Array.from({ length: 12 }, (_, n) => [n * times, (n + 1) * times, (n + 2) * times])
 
 describe('the history of circuit breakers', () => {
-  test('has each change once, latest first, and stays when the worker is gone', async () => {
+  test('has each change once, latest first, and is kept when the worker is removed', async () => {
     const [workerId, sepa, swift] = ['changing', 'history-sepa', 'history-swift']
     // A breaker that was not reported before was closed.
     const opened = await beat(workerId, breakers({ [sepa]: 'open', [swift]: 'closed' }))
@@ -183,7 +183,7 @@ describe('the history of circuit breakers', () => {
       breakers({ [sepa]: 'closed', [swift]: 'closed' }),
     )
     const { stopped_at: stoppedAt } = (await worker(workerId))!
-    // The next process with this id reports closed breakers, then another worker has trouble with both rails.
+    // The next process with this id reports a closed breaker. Then another worker reports both breakers open.
     await beat(workerId, breakers({ [sepa]: 'closed' }))
     await silence(workerId, '25 hours')
     await beat('other', breakers({ [sepa]: 'open', [swift]: 'open' }))
@@ -217,14 +217,14 @@ describe('the history of circuit breakers', () => {
     expect(await history({ workerId })).toEqual({ breakerChanges: [], throughput: [] })
   })
 
-  test('takes one state of a rail that a report names twice', async () => {
+  test('uses only one state of a rail that a report names several times', async () => {
     const rails = ['open', 'half-open', 'open'].map((breaker) => ({ railType: 'twice', breaker }))
     await beat('stutter', { rails })
     await beat('stutter', { rails: rails.toReversed() })
     expect((await history({ workerId: 'stutter' })).breakerChanges).toHaveLength(1)
   })
 
-  test('has the last 20 changes, and stores 1000 of each rail', async () => {
+  test('lists the last 20 changes, and keeps the last 1000 of a rail with new changes', async () => {
     const railType = 'flapping'
     await db.queryNoRole(
       `INSERT INTO outbox_breaker_changes

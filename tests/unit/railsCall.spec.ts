@@ -246,7 +246,7 @@ describe('an error of the adapter', () => {
   })
 
   it.each(['terminal', 'retryable', 'unknown'] as const)(
-    'has card numbers redacted in the message of an answer “%s”',
+    'has card numbers redacted, and so has the message of an answer “%s”',
     async (outcome) => {
       const verdict = await callRail(
         railOf(() => Promise.resolve({ outcome, code: 'C1', message: 'card 4111 1111 1111 1111 says no' })),
@@ -411,7 +411,7 @@ describe('inquireRail', () => {
       { kind: 'unknown', code: RAIL_RESULT_CODES.malformed, railCode: 'LATER' },
     ],
     [undefined, { kind: 'unknown', code: RAIL_RESULT_CODES.malformed }],
-  ])('classifies %j', async (status, verdict) => {
+  ])('classifies the rail’s status %j by its outcome', async (status, verdict) => {
     expect(await inquireRail(asked(status), railRequest())).toEqual({ ...verdict, latencyMs: expect.any(Number) })
   })
 

@@ -120,7 +120,7 @@ describe('redact', () => {
       'AA00 '.repeat(20_000),
       '"\\'.repeat(50_000),
     ]
-    // CPU time of this process, because other load on the machine does not matter here.
+    // Measures the CPU time of this process, which other load on the machine does not change.
     const before = process.cpuUsage()
     for (const text of hostile) redact(text)
     expect(process.cpuUsage(before).user).toBeLessThan(5_000_000)

@@ -260,7 +260,7 @@ describe('random behaviour of the simulated rail', () => {
     expect(await kindsOf('b', 60)).not.toEqual(kinds)
   })
 
-  it('follows its weights', async () => {
+  it('chooses each behaviour about as often as its weight demands', async () => {
     const kinds = await kindsOf('a', 400)
     const share = (kind: string) => kinds.filter((each) => each === kind).length / kinds.length
     expect(share('success')).toBeGreaterThan(0.4)

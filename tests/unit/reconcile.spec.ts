@@ -89,7 +89,7 @@ function payOn(railType: string): Promise<Enqueued> {
 }
 
 describe('reconcile()', () => {
-  test('compares a statement with the ledger and returns run, counts and findings with both sides', async () => {
+  test('compares a statement with the ledger; findings have the payment and the bank entries', async () => {
     const rail = `bank-${randomUUID()}`
     const [paid, twice, missing] = [await payOn(rail), await payOn(rail), await payOn(rail)]
     const failed = await enqueueFailed(db, { railType: rail })
@@ -259,7 +259,7 @@ describe('a reconciliation that fails', () => {
     expect(closed).toBe(true)
   })
 
-  test('leaves nothing if the comparison fails', async () => {
+  test('stores nothing if the comparison fails', async () => {
     const role: Queryable = {
       schema: db.schema,
       query: (text, values) =>

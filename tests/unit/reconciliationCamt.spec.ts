@@ -129,14 +129,17 @@ async function readPeriod(balances: string): Promise<readonly (string | undefine
 }
 
 describe('the camt reader', () => {
-  test.each(Object.entries(SHAPES))('reads %s like a second parser, whatever the chunks', async (_name, document) => {
-    const xml = camtXml(document)
-    const expected = readCamtByDom(xml)
-    expect(expected.entries.length).toBeGreaterThan(0)
-    for (const chunkBytes of [65_536, 1_000, 7, 1]) {
-      expect(await readAll(xml, { format: document.format }, chunkBytes)).toEqual(expected)
-    }
-  })
+  test.each(Object.entries(SHAPES))(
+    'reads %s like a second parser, however the file is split into chunks',
+    async (_name, document) => {
+      const xml = camtXml(document)
+      const expected = readCamtByDom(xml)
+      expect(expected.entries.length).toBeGreaterThan(0)
+      for (const chunkBytes of [65_536, 1_000, 7, 1]) {
+        expect(await readAll(xml, { format: document.format }, chunkBytes)).toEqual(expected)
+      }
+    },
+  )
 
   test.each([2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13])('reads version %i of camt.053 and camt.054', async (version) => {
     for (const format of ['camt053', 'camt054'] as const) {

@@ -62,7 +62,7 @@ test('the reliability page has a section per scenario, with results and commit o
 
 const ran = (commit: string) => `- **Run:** full size, seed 1, commit ${commit}, Node.js 20, 2026-01-01\n`
 
-test('--stale lists results without a commit, of changed sources, and older than the sources', async () => {
+test('--stale lists results whose commit is missing, unknown, changed locally or outdated', async () => {
   const scenarios = ['R1', 'R2', 'R3', 'R4', 'R5'].map((id) => buildScenario(id))
   const head = commitOf().replace('+', '')
   const first = execFileSync('git', ['rev-list', '--max-parents=0', 'HEAD'], { encoding: 'utf8' }).slice(0, 8)

@@ -113,7 +113,7 @@ describe('a payment through Symphony', () => {
       expect(await symphony.payments.get({ instructionId: 'P-6' })).toBeUndefined()
     })
 
-    test('is refused on a repeat if a field is now forbidden; the remedy says that it stands', async () => {
+    test('is refused on a repeat if a field is now forbidden; the remedy says that it stays enqueued', async () => {
       await using symphony = open([{ type: railType, fields: { '/memo': 'forbidden' } } as const])
       const repeat = symphony.transaction((tx) => symphony.enqueue({ ...instruction, railType }, { tx }))
       await expect(repeat).rejects.toMatchObject({
@@ -724,7 +724,7 @@ describe('an operator who uses Symphony', () => {
     await expect(symphony.operator.cancel({ outboxId, reason: 'again' })).rejects.toMatchObject({ reason: 'CANCELLED' })
   })
 
-  test('holds a payment and proposes its outcome, but cannot approve the own proposal', async () => {
+  test('holds a payment and proposes its outcome, but cannot approve their own proposal', async () => {
     await using symphony = open([{ type: 'held' }])
     const { outboxId } = await symphony.transaction((tx) =>
       symphony.enqueue({ railType: 'held', instructionId: 'H-1', participantId: 'shop', payload: PAYLOAD }, { tx }),
@@ -782,7 +782,7 @@ describe('an operator who uses Symphony', () => {
     await expect(symphony.operator.recordReturn(misspelt)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
   })
 
-  test('proposes, lists and withdraws a limit, but cannot approve the own proposal', async () => {
+  test('proposes, lists and withdraws a limit, but cannot approve their own proposal', async () => {
     await using symphony = open([{ type: 'held' }])
     const { limits } = symphony.operator
     const rule = { kind: 'count', limit: '10', railType: 'held', windowSeconds: 3_600 } as const
