@@ -25,7 +25,7 @@ const jetstream: NatsJetStream = {
 const producer = { send: () => Promise.reject(new Error('it was published')) }
 const connect = () => Promise.reject(new Error('it was connected'))
 
-// Untyped, like a declaration in a JavaScript file.
+// Returns an untyped declaration, as a JavaScript file would pass it.
 const untyped = (given: object) => Object.assign(JSON.parse('{}'), given)
 
 const nats: Declare = (broker, declared = {}) =>

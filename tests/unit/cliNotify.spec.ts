@@ -36,7 +36,7 @@ beforeEach(() => {
 const SECRET = `whsec_${Buffer.alloc(24, 7).toString('base64')}`
 let channels = 0
 
-/** Returns a channel of another name for each test, so that tests share no notices. */
+/** Returns a channel with a unique name, so that tests share no notices. */
 function channelOf(format: AlertChannel['format'], change: Partial<AlertChannel> = {}): AlertChannel {
   channels += 1
   return { name: `c${channels}`, format, url: `${server.url}/hook`, key: SECRET, severity: 'warning', ...change }

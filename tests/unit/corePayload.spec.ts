@@ -231,7 +231,7 @@ function refusal(payload: unknown): unknown {
   }
 }
 
-/** Returns undefined for the two typed errors. Any other error is a crash and fails the test. */
+/** Returns the encoded text, or undefined for the two typed errors. Any other error fails the test. */
 function textUnlessRefused(payload: unknown): string | undefined {
   try {
     return encodePayload(payload)

@@ -195,7 +195,7 @@ describe('parseStrictJson with random text', () => {
 
 const REFUSED = Symbol('refused')
 
-/** Returns REFUSED for the two typed errors. Any other error is a crash and fails the test. */
+/** Returns the parsed value, or REFUSED for the two typed errors. Any other error fails the test. */
 function readUnlessRefused(text: string): unknown {
   try {
     return parseStrictJson(text)

@@ -76,7 +76,7 @@ async function defectsOf(proof: Proof): Promise<string[]> {
 
 describe('the proof of an unchanged payment', () => {
   test.each([1, 3, 4, 5, 17, 100])('is valid at each position of a block of %i rows', async (size) => {
-    // One transaction, so that one block holds all of its rows.
+    // Enqueues in one transaction, so that one block holds all rows.
     const instructions = Array.from({ length: size }, () => buildInstruction())
     const items = await enqueuePaymentOutboxBatch(ledger.db.as('symphony_ingest'), instructions)
     await ledger.sealAll(1_000)

@@ -95,7 +95,7 @@ test('the connection restores its role after a function call in SQL text changed
   const who = async () => (await role.query<{ role: string }>(WHO)).rows[0]?.role
   await role.query('SELECT * FROM "symphony"."leave"($1)', [fixture.reader])
   expect(await who()).toBe(fixture.worker)
-  // A copy of the handle sends SQL text, because `call` recognises only the handle itself.
+  // `call` recognises only the handle itself. For a copy of the handle it sends SQL text.
   await call({ ...role }, 'leave', [fixture.reader])
   expect(await who()).toBe(fixture.worker)
   await fixture.admin.query('DROP FUNCTION symphony.leave')

@@ -107,7 +107,7 @@ describe('PRIM-POSTGRES-SCHEMA-002 a schema with a custom name', () => {
 })
 
 describe('PRIM-POSTGRES-SCHEMA-003 a deployment', () => {
-  /** Objects of one deployment, which these tests share. */
+  /** Catalog of the one deployment that these tests share. */
   let seen: ReturnType<typeof catalogOf> | undefined
   const catalogOfOneDeployment = () =>
     (seen ??= withTestDatabase(({ url }) => catalogOf(url, schema), { countBranches: false }))

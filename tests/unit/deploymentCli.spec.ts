@@ -27,7 +27,7 @@ async function runProgram(env: Record<string, string>, ...words: readonly string
   return { exitCode, stdout, stderr }
 }
 
-/** Runs a command in this process, which saves the start of a program. */
+/** Runs a command in this process, which is faster than starting the program. */
 function run(env: Record<string, string>, ...words: readonly string[]): Promise<CommandOutput> {
   return symphony(words, env)
 }
@@ -56,7 +56,7 @@ describe('on the command line', () => {
     })
   })
 
-  test('deploy and doctor take the database from a configuration file; a flag overrides it', async () => {
+  test('deploy and doctor take database and schema from a file; a flag overrides the schema', async () => {
     const db = await database('empty')
     const folder = await makeTestFolder()
     onTestFinished(() => removeTestFolder(folder))

@@ -94,7 +94,7 @@ describe('a login of the HTTP API', () => {
     expect(() => parseLoginRequest('web=control+names')).toThrow(/api\+names joined by \+, got "names"/)
   })
 
-  test('is a gateway, unlike a login with only control and auth', async () => {
+  test('is no gateway if it requests only the roles control and auth', async () => {
     const before = await gateways()
     await createLogin({ name: nameFor('ops'), roles: ['control', 'auth'] })
     expect(await gateways()).toEqual(before)

@@ -409,7 +409,7 @@ describe('settings of the database and the login', () => {
           extra_float_digits: '-15',
           default_transaction_read_only: 'on',
           default_transaction_isolation: 'serializable',
-          // Long enough for BEGIN on a busy machine. After BEGIN our own timeout applies.
+          // Long enough for BEGIN on a busy machine. After BEGIN the timeout of Symphony applies.
           statement_timeout: '500ms',
           lock_timeout: '1ms',
           role: 'pg_monitor',
@@ -425,7 +425,7 @@ describe('settings of the database and the login', () => {
   })
 })
 
-/** Returns the names of our objects in a statement. Two drifts of one object could hide each other. */
+/** Returns the objects of Symphony that a statement names. Two drifts of one object could hide each other. */
 function objectsIn({ sql }: Drift): readonly string[] {
   return (sql.match(/\b[a-z]+(?:_[a-z]+)+\b/g) ?? []).filter((name) => !/^(?:symphony|pg|current)_/.test(name))
 }

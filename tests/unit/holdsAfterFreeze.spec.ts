@@ -113,7 +113,7 @@ describe('symphony holds resolve', () => {
     expect(states.map(({ state }) => state)).toEqual(['FAILED', 'HELD'])
   })
 
-  test('resolves all items that filters select, only with --yes', async () => {
+  test('proposes the decision for all items that the filters select, and needs --yes', async () => {
     const railType = 'rail-of-the-restore'
     const items = [await enqueueUnknown(db, { railType }), await enqueueUnknown(db, { railType })]
     await enqueueUnknown(db)

@@ -21,7 +21,7 @@ import { createPerson } from '../support/outboxPeople.js'
 const db = await useTestDatabase()
 const fixture = closeAfterAll(await openHttpFixture(db))
 
-/** More rows than two pages. */
+/** Rows of the exported list, more than two pages. */
 const ROWS = 1_001
 const RAIL = 'exported'
 beforeAll(async () => {
@@ -141,7 +141,7 @@ describe('an export of a list over HTTP', () => {
   )
 })
 
-/** Opens a server whose second search waits. */
+/** Opens a server on which the second search waits until the test lets it continue. */
 async function openWaiting(options: Parameters<typeof openHttpFixture>[1] = {}) {
   const readonly = db.as('symphony_readonly')
   const second = gate()
@@ -185,7 +185,7 @@ describe('while an export of a key runs,', () => {
     await expect.poll(async () => (await server.call(path, { method: 'HEAD' })).status).toBe(200)
     const searches = counts.searches
     expect((await (await server.call(path)).text()).trimEnd().split('\n')).toHaveLength(ROWS)
-    // The export that the client left has read no third page.
+    // The new export has read three pages, and the abandoned export no further page.
     expect(counts.searches).toBe(searches + 3)
   })
 

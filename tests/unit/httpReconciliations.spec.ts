@@ -69,7 +69,7 @@ function read(path: string, as: keyof typeof keys = 'olga') {
   return fixture.call(path, { headers: { authorization: `Bearer ${keys[as]}` } })
 }
 
-/** Returns the numbers of runs, findings and staged entries. */
+/** Counts runs, findings and staged entries. */
 async function stored(): Promise<unknown> {
   const { rows } = await db.queryNoRole(
     `SELECT (SELECT count(*) FROM reconciliation_runs) AS runs, (SELECT count(*) FROM reconciliation_findings) AS findings,
@@ -78,7 +78,7 @@ async function stored(): Promise<unknown> {
   return rows[0]
 }
 
-/** Runs the body and checks that it stores nothing and leaves nothing behind. */
+/** Runs the body and checks that it adds no run, finding or staged entry. */
 async function storesNothing(body: () => Promise<void>): Promise<void> {
   const before = await stored()
   await body()

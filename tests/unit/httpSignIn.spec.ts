@@ -64,7 +64,7 @@ function browse(
   })
 }
 
-/** Returns the first part of a cookie that a response sets; undefined if it sets none. */
+/** Returns `NAME=VALUE` of a cookie that a response sets; undefined if it sets none. */
 function cookieIn(response: Response, name: string): string | undefined {
   const found = response.headers
     .getSetCookie()

@@ -218,7 +218,7 @@ describe('Inbox.abandon', () => {
       delays.push(rows[0]!.seconds)
       await makeDue(db, message)
     }
-    // 5, 10 and 20 seconds, each shortened by up to a fifth. The lower limit leaves time for the query above.
+    // The delays are 5, 10 and 20 s, each shortened by up to a fifth. The lower bound leaves time for the query above.
     expect(delays.map((delay, index) => delay <= 5 * 2 ** index && delay > 3 * 2 ** index)).toEqual([true, true, true])
   })
 
@@ -429,7 +429,7 @@ describe('the inbox tables', () => {
     }
   })
 
-  test('refuse the removal of an unfinished message, and TRUNCATE (P0001)', async () => {
+  test('refuse the removal of a message that is not done, and TRUNCATE (P0001)', async () => {
     const open = await enqueuedAndClaimed(db)
     const dead = await enqueuedAndClaimed(db)
     await store.fail([dead])

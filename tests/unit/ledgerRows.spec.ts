@@ -19,7 +19,7 @@ const db = await useTestDatabase({ countBranches: false })
 
 const ODD = 'tables without constraints'
 
-/** Returns SQL that prints a column in the text form of `field`. */
+/** Returns SQL that prints a column as `field()` of a decoded row returns it. */
 function asText(column: string, type: string): string {
   if (column === 'lease_token') return `encode(sha256(uuid_send(lease_token)), 'hex')`
   if (type === 'timestamp with time zone') return `(extract(epoch FROM ${column}) * 1000000)::bigint::text`
@@ -27,7 +27,7 @@ function asText(column: string, type: string): string {
 }
 
 const LONG = 'é'.repeat(40)
-/** Values by column type. Each is in some row. */
+/** Values by column type. Each occurs in at least one row. */
 const VALUES: Readonly<Record<string, readonly string[]>> = {
   uuid: [`'00000000-0000-0000-0000-000000000000'`, `'ffffffff-ffff-ffff-ffff-ffffffffffff'`, 'gen_random_uuid()'],
   text: [

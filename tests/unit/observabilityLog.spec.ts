@@ -8,7 +8,7 @@ import { FaultLog } from '../../libs/observability/eventLog.js'
 import type { PlatformEvent } from '../../libs/platform/index.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 
-/** Text in place of a payload or a secret, for example in errors of handlers. */
+/** Stands for a payload or a secret. No log line may contain it. */
 const CANARY = 'CANARY4929'
 
 /** Returns a logger and the lines that it wrote at every level. */

@@ -68,7 +68,7 @@ describe('the order of a claim', () => {
     expect(ids(await claim(db, [a, b, c], { batchSize: 5 }))).toEqual(oldestFirst.slice(5))
   })
 
-  test('is by due time for taken-over items', async () => {
+  test('is by due time, whether items are taken over or due', async () => {
     const rail = buildInstruction().railType
     const [first] = await enqueueAged([rail, 50, 1])
     await claimOnly(db, rail)

@@ -67,7 +67,7 @@ describe('complete_outbox_attempt', () => {
   test.for([
     ['DISPATCHING', 'P7003', /^INVALID_COMPLETION_STATE: /],
     ['RETRYABLE', 'P7002', /^LEASE_LOST: /],
-  ] as const)('refuses the enum value %s with the same error as its text (%s)', async ([state, code, message]) => {
+  ] as const)('raises the same error for the enum value %s as for its text (%s)', async ([state, code, message]) => {
     const { outboxId, leaseToken } = await enqueueAndClaim(db)
     const worker = await db.connect('symphony_executor')
     const completion = `SELECT * FROM complete_outbox_attempt($1, $2, 'other', '${state}'::outbox_attempt_state)`

@@ -259,7 +259,7 @@ describe('note_outbox_item', () => {
     expect(await eventRows(db, lease.outboxId)).toMatchObject([{ event_type: 'NOTE_ADDED' }])
   })
 
-  test('refuses an unknown item (22023) and a transaction with an old snapshot (40001)', async () => {
+  test('refuses an unknown item (22023) and a REPEATABLE READ transaction (40001)', async () => {
     await expect(noteOutboxItem(olga.control, randomUUID(), 'whose?')).rejects.toMatchObject({ sqlstate: '22023' })
     const { outboxId } = await enqueue(db)
     const connection = await openConnection(db, 'symphony_control')

@@ -76,7 +76,7 @@ async function holdOf(outboxId: string): Promise<string | null | undefined> {
   return (await pendingRow(db, outboxId))?.hold_reason
 }
 
-/** Enqueues payments in one call. Returns the hold reasons in its order. */
+/** Enqueues payments in one call. Returns their hold reasons in the same order. */
 async function payAll(instructions: readonly Partial<OutboxInstruction>[]): Promise<(string | null | undefined)[]> {
   const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions.map(buildInstruction))
   return Promise.all(items.map(({ outboxId }) => holdOf(outboxId)))
@@ -338,7 +338,7 @@ describe('an amount limit', () => {
     expect((await pay('1', subject)).held).toBe('LIMIT_EXCEEDED')
     await age(name, DAY - 1)
     expect((await pay('1', subject)).held).toBe('LIMIT_EXCEEDED')
-    // Held payments do not extend the block. A bucket of the window lasts DAY / 100.
+    // Payments held since then do not prolong the stop, which ends at most one bucket (DAY / 100) after the window.
     await age(name, DAY / 100 + 1)
     expect((await pay('1', subject)).held).toBeNull()
     expect(await limitOf(name)).toMatchObject({ used: '1', exceededAt: null })
@@ -595,7 +595,7 @@ describe('concurrent enqueues under a limit', () => {
   })
 })
 
-test('repair deletes expired buckets and skips those that a transaction has locked', async () => {
+test('lease repair deletes expired buckets of limits and skips those that are locked', async () => {
   await withTestDatabase(async (own) => {
     await own.queryNoRole(
       `INSERT INTO outbox_limit_usage (limit_name, expires_at, slot_id, used)

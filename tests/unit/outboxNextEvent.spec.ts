@@ -4,7 +4,7 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { claim, complete, enqueue } from '../support/outboxItems.js'
 import { closeTransactions, openTransaction } from '../support/outboxStream.js'
 
-/** Each test has its own database, because every lease is an event of every rail. */
+/** Each test has its own database, because next_outbox_event considers the leases of all rails. */
 let db: TestDatabase
 beforeEach(async () => {
   db = await createTestDatabase()

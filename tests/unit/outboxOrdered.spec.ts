@@ -336,7 +336,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('is claimable if its enqueue starts and commits before the head’s completion commits', async () => {
+  test('is claimable if its enqueue starts before the head’s completion and commits first', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)

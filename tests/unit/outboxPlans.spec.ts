@@ -319,7 +319,7 @@ describe('rows of outbox limits', () => {
     expect(message.statements).toHaveLength(payment.statements.length)
   })
 
-  test('are read by index, and so is their usage, only as far as they apply to the payment', async () => {
+  test('are read by index if they apply to the payment, and so is their usage; others are not read', async () => {
     const { participantId, railType } = buildInstruction()
     await fill(full.db, 'outbox_limits', limitsBeside(participantId, railType))
     await fill(full.db, 'outbox_limit_usage', USAGE)
@@ -428,7 +428,7 @@ const USAGE = `
   UNION ALL
   SELECT 'own-count', now() + n * interval '30 seconds', gen_random_uuid(), 1 FROM generate_series(1, ${LIVE_BUCKETS}) n`
 
-/** Has as many items as CROWD, all of them claimable, so that the indexes have the same height. */
+/** As many items as in CROWD, all of them claimable, so that the indexes have the same height. */
 const DUE = `
   INSERT INTO payment_outbox_pending
     (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload, next_attempt_at, created_at)

@@ -49,7 +49,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   },
   inbox_events: { control: whole(), auditor: whole(), readonly: whole() },
   symphony_deployments: { control: whole(), auditor: whole(), readonly: whole() },
-  // The sequence shows how much each participant pays, so only operators read it.
+  // The sequence shows how many items each participant has enqueued, so only operators read it.
   participant_outbox_sequences: { control: whole() },
   participant_outbox_policies: { control: whole(), auditor: whole(), readonly: whole() },
   payment_outbox_identities: { control: whole(), auditor: whole(), readonly: whole() },
@@ -58,7 +58,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
     auditor: except('lease_token'),
     readonly: except('lease_token', 'payload', 'late_outcome', 'block_unverified'),
   },
-  // The lease tokens in the ledger are no longer valid.
+  // Control and auditor may read lease_token, because the tokens in the ledger are no longer valid.
   payment_outbox_attempts: { control: whole(), auditor: whole(), readonly: except('lease_token', 'payload') },
   payment_outbox_events: { control: whole(), auditor: whole(), readonly: whole() },
   payment_outbox_blocks: { control: whole(), auditor: whole(), readonly: whole() },
@@ -143,7 +143,7 @@ const WRITES: readonly { readonly right: string; readonly sql: (table: Relation)
 ]
 
 interface Relation {
-  /** Qualified and quoted. */
+  /** Name with its schema, quoted. */
   readonly name: string
   readonly kind: 'table' | 'view'
   readonly columns: readonly string[]

@@ -43,7 +43,7 @@ const pia = await createPerson(db, 'pia')
 const readonly = () => db.as('symphony_readonly')
 const executor = () => db.as('symphony_executor')
 
-/** Seals and projects everything. */
+/** Seals all ledger rows and projects all blocks. */
 async function project(): Promise<void> {
   await sealLedger(db)
   while ((await new LedgerProjector(executor()).runOnce()).more);
@@ -239,7 +239,7 @@ describe('reads of counts over time', () => {
 
 const auditor = () => db.as('symphony_auditor')
 
-/** Creates three payments of one rail: 5, 20 and 10 of a currency of their own. */
+/** Creates three payments of 5, 20 and 10 on a unique rail, in a random currency. */
 async function three(): Promise<{ ids: string[]; filter: ProjectedFilter; railType: string; word: string }> {
   const word = randomUUID()
   const railType = `rail-${word}`

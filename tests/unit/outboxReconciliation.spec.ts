@@ -93,7 +93,7 @@ describe('finish_reconciliation', () => {
     expect(second.counts).toEqual({ ...NOTHING, paidTwice: 1 })
   })
 
-  test('reports another amount and another currency', async () => {
+  test('reports a debit of another amount or currency as critical', async () => {
     const railType = rail()
     const paid = [
       await enqueuePaid(db, { railType }),

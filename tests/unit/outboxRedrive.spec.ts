@@ -379,7 +379,7 @@ describe('a pending redrive, after a late outcome of an earlier item,', () => {
   })
 })
 
-describe('idempotency keys of redriven payments', () => {
+describe('idempotency keys', () => {
   test('may have 128 characters, even if the payment is redriven twice', async () => {
     const key = `${randomUUID()}-${'k'.repeat(91)}`
     expect(key).toHaveLength(128)
@@ -391,7 +391,7 @@ describe('idempotency keys of redriven payments', () => {
   })
 
   test.for(['k~redrive~1', '~redrive~0', 'k~redrive~1~redrive~23', 'k~redrive~00000000000000000000'])(
-    'are refused at the first enqueue if they end like the key of a redrive: %s (22023)',
+    'are refused in an enqueue if they end like the key of a redrive: %s (22023)',
     async (idempotencyKey) => {
       const given = buildInstruction()
       await expect(

@@ -251,7 +251,7 @@ describe('an instruction that replaces a payment', () => {
     }
   })
 
-  test('is refused in a transaction with an old snapshot (40001)', async () => {
+  test('is refused in a REPEATABLE READ or SERIALIZABLE transaction (40001)', async () => {
     const old = await enqueueFailed(db)
     for (const level of ['REPEATABLE READ', 'SERIALIZABLE']) {
       const connection = await openConnection(db, 'symphony_ingest')

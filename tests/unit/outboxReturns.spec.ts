@@ -181,7 +181,7 @@ describe('record_outbox_return', () => {
     }
   })
 
-  test('refuses a transaction with an old snapshot (40001)', async () => {
+  test('refuses a REPEATABLE READ or SERIALIZABLE transaction (40001)', async () => {
     const { outboxId } = await enqueuePaid(db)
     for (const level of ['REPEATABLE READ', 'SERIALIZABLE']) {
       const connection = await openConnection(db, 'symphony_control')
@@ -277,7 +277,7 @@ test('the status counts a returned payment once, however many returns it has', a
   await record(outboxId, { amount: '1', reference: 'RT-1' })
   await record(outboxId, { amount: '2', reference: 'RT-2' })
   expect((await total()) - before).toBe(1n)
-  // Repair adds the tallies to the totals.
+  // Rolls the tallies up into the totals, as lease repair does.
   await db.queryNoRole('SELECT roll_up_outbox_tallies()')
   expect((await total()) - before).toBe(1n)
 })

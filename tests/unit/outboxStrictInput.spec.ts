@@ -470,7 +470,7 @@ const WITHOUT_LIMITS = [
   'p_finding_id',
 ]
 
-/** Plural arguments of the batch forms that are not the single form with an `s`. */
+/** Arguments of batch functions whose plural is not the singular with an `s`. */
 const IRREGULAR: Readonly<Record<string, string>> = {
   p_latencies_ms: 'p_latency_ms',
   p_entry_currencies: 'p_entry_currency',

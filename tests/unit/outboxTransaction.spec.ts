@@ -39,7 +39,7 @@ async function withClient<T>(body: (client: Client) => Promise<T>, options: { pi
   }
 }
 
-/** Returns the error. A call that resolves fails the comparison with `refused`. */
+/** Returns the error of a call. If the call resolves, the comparison with `refused` fails. */
 async function refusalOf(act: () => Promise<unknown>): Promise<unknown> {
   return act().catch((error: unknown) => error)
 }

@@ -293,7 +293,7 @@ test('a relayer reports a change of its breaker at once, not at its next heartbe
   expect(await changes()).toHaveLength(1)
 })
 
-test('a stopped relayer leaves the list; a killed one is dead since its last heartbeat', async () => {
+test('a stopped relayer leaves the list; a killed one is listed as dead since its last heartbeat', async () => {
   const { rails } = recordingRail({ type: 'worker-list' })
   const relayer = new OutboxRelayer(db.database, rails, { workerId: 'clean', heartbeatMs: 100 })
   await relayer.start()

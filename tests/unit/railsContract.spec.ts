@@ -172,7 +172,7 @@ describe('runRailContract', () => {
       )
     })
 
-    it('are reported if a resend pays again under the same reference', async () => {
+    it('are reported if a resend pays again but answers with the first rail reference', async () => {
       const sandbox = new Sandbox()
       const dispatch: Rail['dispatch'] = (request, { signal }) => {
         if (signal.aborted) throw new NotSentError('aborted')

@@ -5,7 +5,7 @@ const HTTPS = 'https://rail.example/payments'
 const SIGNING = { keyId: 'k', secret: '0123456789abcdef' }
 
 function declare(http: object, declared: object = {}) {
-  // Untyped, as from a file in JavaScript.
+  // Untyped options, as a JavaScript file would pass them.
   const given: HttpOptions = JSON.parse('{}')
   return httpRail({ type: 'http', onUnknown: 'resend', ...declared, http: Object.assign(given, http) })
 }

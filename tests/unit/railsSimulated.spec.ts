@@ -120,7 +120,7 @@ describe('the rail book', () => {
     await callRail(rail(), railRequest())
     const payment = { reference: 'x', amount: '1.00', currency: 'EUR', once: true }
     const quicker = { ...payment, railReference: 'theirs', at: '2026-01-01T00:00:00.000Z' }
-    // The book reads the clock after it has read the lines of other processes and before it writes its own.
+    // The book reads the clock between reading the lines of others and writing its own. This clock adds such a line.
     const book = new FileRailBook(bookFile, {
       ...systemClock,
       now: () => {
@@ -260,7 +260,7 @@ describe('random behaviour of the simulated rail', () => {
     expect(await kindsOf('b', 60)).not.toEqual(kinds)
   })
 
-  it('chooses each behaviour about as often as its weight demands', async () => {
+  it('has each behaviour about as often as its weight demands', async () => {
     const kinds = await kindsOf('a', 400)
     const share = (kind: string) => kinds.filter((each) => each === kind).length / kinds.length
     expect(share('success')).toBeGreaterThan(0.4)

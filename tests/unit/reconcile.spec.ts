@@ -324,7 +324,7 @@ describe('a rail that lists its payments', () => {
     expect(later.runId).not.toBe(first.runId)
   })
 
-  test('is refused with the line of an invalid payment', async () => {
+  test('is refused if it lists an invalid payment (STATEMENT_INVALID)', async () => {
     const invalid = { reference: null, bankReference: 'P-1', amount: '1,50', currency: 'EUR', bookedOn: TODAY }
     await storingNothing(() =>
       expect(run('bank', '', listing([invalid]))).rejects.toMatchObject({ code: 'STATEMENT_INVALID' }),

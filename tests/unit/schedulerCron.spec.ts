@@ -100,8 +100,8 @@ describe('a time zone of a job', () => {
 })
 
 /**
- * The rule of docs/concepts/scheduler.md: a fixed time occurs once on each of its days, at the end of a gap, or the first
- * time in a repeated hour. Everything else follows local time.
+ * The rule of docs/concepts/scheduler.md: a fixed time occurs once on each of its days. In a gap it occurs when the gap
+ * ends, in a repeated hour the first time. All other expressions follow local time.
  */
 describe('a clock change (daylight saving)', () => {
   test.each([

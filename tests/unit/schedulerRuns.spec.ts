@@ -226,7 +226,7 @@ test('purgeFinishedJobRuns deletes runs finished before the retention time, in b
   expect(await left()).toEqual([ended[1], pending.runId])
 })
 
-test('readJobRuns returns runs newest first, by job, state and limit', async () => {
+test('readJobRuns returns runs newest first, filtered by job and state, up to a limit', async () => {
   const name = await createJob(db)
   const first = await triggerJob(control(), name)
   const second = await triggerJob(control(), name)
