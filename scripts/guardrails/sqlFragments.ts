@@ -32,7 +32,7 @@ export interface PlpgsqlBody {
 export interface SqlContent {
   readonly fragments: readonly SqlFragment[]
   readonly bodies: readonly PlpgsqlBody[]
-  /** Lines of TypeScript strings with SQL or the start of a statement, even if it cannot be parsed. */
+  /** Lines of the TypeScript strings that contain SQL, including the start of a statement that cannot be parsed. */
   readonly literalLines: readonly number[]
 }
 

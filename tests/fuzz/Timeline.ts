@@ -94,7 +94,7 @@ export function at(time: Time): number {
   return time
 }
 
-/** Rounds to milliseconds for comparison with a Date. */
+/** Rounds down to milliseconds, for the comparison with a Date. */
 export function toMilliseconds(micros: number | null): string {
   return micros === null ? 'never' : String(Math.floor(micros / 1_000))
 }

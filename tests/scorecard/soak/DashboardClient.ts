@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 
-/** Pages that a dashboard reads, in turn. */
+/** Paths of the API that a dashboard reads in turn. */
 const PATHS = [
   '/v1/status',
   '/v1/outbox?limit=50',

@@ -54,7 +54,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       await db.drop()
     })
 
-    /** Counts a participant's pending payments and the notes of one id. */
+    /** Counts a participant's pending payments and the notes of one id. Also reads the next sequence number. */
     const found = async (participantId: string, note = '') => {
       const { rows } = await db.queryNoRole(
         `SELECT (SELECT count(*)::int FROM payment_outbox_pending WHERE participant_id = $1) AS items,
