@@ -1,4 +1,4 @@
-/** Entry point for applications: `Symphony`, rails and adapters, the errors to catch, and the types of its members. */
+/** Entry point for applications: `Symphony`, rails and adapters, the errors to catch, and the types of all these. */
 export { fromDrizzle, fromKnex, fromKysely, fromPostgresJs, fromPrisma, fromTypeOrm } from './adapters/index.js'
 export {
   ArgumentRangeError,

@@ -34,7 +34,9 @@ function asParameter(value: unknown): unknown {
   return typeof value === 'string' && /^[[{]/.test(value) ? new JsonOrText(value) : asText(value)
 }
 
-/** Text that JSON.stringify writes unchanged, if it is JSON. */
+/**
+ * Text that postgres.js sends unchanged: as JSON (`toJSON`) for json and jsonb, as text (`toString`) for other types.
+ */
 class JsonOrText {
   readonly #text: string
 

@@ -9,8 +9,8 @@ export function serverError(message: string, fields: ServerErrorFields, stack?: 
 }
 
 /**
- * Returns a driver's error without the parameters of the statement. With `debug`, postgres.js adds them. It also has
- * its own names for some fields.
+ * Returns a driver's error without the parameters of the statement. postgres.js adds the parameters if `debug` is set,
+ * and has its own names for some fields.
  */
 export function withoutParameters(error: unknown): unknown {
   const code = textIn(error, 'code')

@@ -113,8 +113,8 @@ export class RabbitLink {
         this.#channel.publish(this.#exchange, routingKey, Buffer.from(text), options, confirmed)
       } catch (error) {
         this.#waiting.delete(messageId)
-        // Older versions of amqplib have already counted the message, and would assign later confirms to the wrong
-        // messages.
+        // Closes the link, because older versions of amqplib have already counted the message and would assign later
+        // confirms to the wrong messages.
         this.#break()
         reject(new NotSentError('the channel cannot publish', { cause: error }))
       }

@@ -27,8 +27,8 @@ export interface NatsOptions<Payload extends object = JsonObject> extends Broker
   /** Function `headers` of the client, to pass on the trace context. @default no trace context is sent */
   readonly headers?: () => NatsHeaders
   /**
-   * Maximum difference between the clocks of PostgreSQL and the NATS server. "Not found" counts as unknown unless the
-   * stream is older than the payment by at least this time. @default 60000
+   * Maximum difference between the clocks of PostgreSQL and the NATS server. If an inquiry finds no message, the
+   * outcome stays unknown unless the stream is older than the payment by at least this time. @default 60000
    */
   readonly clocksApartMs?: number
 }

@@ -18,8 +18,8 @@ import { findStreamProblem, retainsEverythingSince, timeOfReference, type NatsPu
  * `Nats-Msg-Id` is the outbox id, but JetStream remembers ids only for the duplicate window of the stream (two minutes
  * by default), and a payment may be resent after hours. Each payment therefore has its own subject, and each message
  * requires that its subject is empty (`Nats-Expected-Last-Subject-Sequence: 0`). The server refuses a second message
- * while it keeps the first. An inquiry reads the subject: a message in it proves the payment. Without one the payment
- * was never stored, unless the stream may have removed it.
+ * while it keeps the first. An inquiry reads the subject. A message in it proves that the payment was published. An
+ * empty subject proves that it was not, unless the stream may have removed messages.
  */
 export function natsRail<
   const Type extends string,
@@ -64,7 +64,8 @@ function answerOf({ stream, seq }: NatsPubAck): RailAnswer {
 }
 
 /**
- * Classifies an error by its name and code, never by its text. An error in neither list below means an unknown outcome.
+ * Classifies an error by its name and code, never by its text. An error in neither `NOT_SENT_ERRORS` nor `REFUSALS`
+ * means an unknown outcome.
  */
 async function answerToError(nats: ResolvedNats<never>, subject: string, error: unknown): Promise<RailAnswer> {
   const { name, code } = describe(error)
@@ -98,7 +99,8 @@ async function statusOf<Payload extends object>(
   const stored = await storedUnder(nats, subjectOf(nats, request))
   if (stored !== null) return { outcome: 'success', reference: referenceOf(nats.stream, stored.seq) }
   const { streams } = await nats.jetstream.jetstreamManager(false)
-  // Reads the information after the message, so that it covers every removal before that read.
+  // Reads the state of the stream after the search for the message, so that the state includes every removal before the
+  // search.
   const info = await streams.info(nats.stream)
   const problem = findStreamProblem(info)
   if (problem !== undefined) return { outcome: 'unknown', code: 'NATS_STREAM_FORGETS', message: problem }

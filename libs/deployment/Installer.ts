@@ -58,7 +58,7 @@ export interface DeployedLogin {
   readonly password: string | undefined
 }
 
-/** Placeholder in a printed plan for the stored form of a password. */
+/** Placeholder in the SQL of a dry run for the verifier of a password. */
 const SECRET_TO_COME = 'made when it is deployed'
 const PASSWORD_BYTES = 24
 
@@ -93,7 +93,7 @@ export class Installer {
         logins: this.#options.createLogins.map(({ name, password }) => ({
           name,
           created: passwords.has(name),
-          // Omits a password that the caller gave.
+          // Returns only a generated password, not one that the caller gave.
           password: password === undefined ? passwords.get(name) : undefined,
         })),
         sql: undefined,
@@ -113,7 +113,7 @@ export class Installer {
     return outcome
   }
 
-  /** Returns the SQL that a deployment would run, as far as this login can read the server. */
+  /** Returns the SQL that a deployment would run. The plan covers only what this login can read on the server. */
   async plan(): Promise<DeployReport> {
     return this.#database.transaction('READ ONLY', async (tx) => {
       const facts = await this.#readFacts(tx)
@@ -148,8 +148,8 @@ export class Installer {
   }
 
   /**
-   * Decides which files and statements to run. A deployment holds the lock of the schema, so the facts cannot change
-   * before COMMIT.
+   * Decides which files and statements to run. During a deployment this transaction holds the lock of the schema, so no
+   * other deployment can change the facts before COMMIT.
    */
   async #decide(tx: Transaction, facts: ServerFacts): Promise<Decision> {
     const { schema, dropLegacy, reapply } = this.#options
@@ -181,7 +181,7 @@ export class Installer {
 
   async #dropOutdated(tx: Transaction, version: number): Promise<string> {
     const { functions, views } = findOutdated(await readCatalog(tx, tx.schema), readManifest(version))
-    // Views first, because they may depend on the functions.
+    // Drops views first, because they may depend on the functions.
     return [dropViews(views), await dropFunctions(tx, tx.schema, functions)].filter((sql) => sql !== '').join('\n')
   }
 
@@ -211,8 +211,8 @@ export class Installer {
   }
 
   /**
-   * Verifies the effect of the steps. PostgreSQL only warns about a REVOKE without effect, and CREATE ROLE keeps the
-   * attributes of existing roles.
+   * Verifies the effect of the steps. PostgreSQL only warns about a REVOKE without effect, and the deployment does not
+   * change the attributes of a login that exists.
    */
   async #verify(tx: Transaction, facts: ServerFacts, logins: readonly Login[]): Promise<void> {
     if (!this.#options.rolesOnly && needsOwnerGrant(facts) && (await mayActAsOwner(tx, this.#options.schema)))

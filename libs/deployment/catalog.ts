@@ -11,21 +11,21 @@ export type PropertyValue = string | boolean | readonly string[]
 export type Properties = Readonly<Record<string, PropertyValue>>
 
 /**
- * Objects of a schema by kind and name. Their text is the same on every version of PostgreSQL and for every schema
- * name. The kinds are the files of `schema/catalog/`.
+ * Objects of a schema by kind and name. The kinds are the files of `schema/catalog/`. Texts do not contain the schema
+ * name, and are the same on every version of PostgreSQL.
  */
 export type Catalog = ReadonlyMap<string, ReadonlyMap<string, Properties>>
 
 /**
- * Reads the catalog in the snapshot of the transaction. Afterwards the transaction has a role that may use the schema,
- * and the schema as search path.
+ * Reads the catalog in the snapshot of the transaction. Changes the transaction: it then has a role that may use the
+ * schema, and the schema as its search path.
  */
 export async function readCatalog(tx: Queryable, schema: string): Promise<Catalog> {
   const role = await findReadingRole(tx, schema)
   if (role === undefined) throw schemaAccessError(schema)
   await tx.query(becomeRole(role))
   await tx.query(SPELLING_SETTINGS)
-  // PostgreSQL omits the schema in printed names if it is on the search path.
+  // PostgreSQL prints names without their schema if that schema is on the search path.
   await tx.query(useSchema(schema))
   const catalog = new Map<string, ReadonlyMap<string, Properties>>()
   for (const { name: kind, sql } of readSqlQueries('catalog')) {

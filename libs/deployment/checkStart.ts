@@ -20,8 +20,8 @@ export interface StartCheck {
 const VERSION_MIN = 15
 
 /**
- * Checks before a start that the server is durable and that this release deployed the schema. Unlike the doctor it
- * reads only the catalog, so any login may run it and its time does not grow with the ledger.
+ * Checks before a start that the server is durable and that this release deployed the schema. Unlike the doctor, this
+ * check reads only the catalog. So any login may run it, and its duration does not grow with the ledger.
  */
 export async function checkStart({ part = 'all', ...options }: StartCheckOptions): Promise<StartCheck> {
   const database = openLoginDatabase({ ...options, applicationName: 'symphony start' })

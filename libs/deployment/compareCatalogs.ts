@@ -16,7 +16,7 @@ function compareKind(kind: string, expected: Catalog, found: Catalog): Finding[]
     .flatMap((name) => compareObject({ kind, name }, own.get(name), live.get(name)))
 }
 
-/** True for parts of a missing or unexpected relation: one finding for the relation is enough. */
+/** Returns whether the object belongs to a missing or unexpected relation. One finding for the relation is enough. */
 function isPartOfMissing(kind: string, name: string, expected: Catalog, found: Catalog): boolean {
   if (!PARTS_OF_RELATIONS.has(kind)) return false
   const relation = name.slice(0, name.indexOf('.'))
@@ -97,7 +97,7 @@ interface Change {
   readonly property?: string
 }
 
-/** Returns the command that repairs a change, or the question that an operator must answer first. */
+/** Returns the command that repairs a change. If an operator must first find out who made it, says so. */
 function remedyFor({ kind, name, change, property }: Change): string {
   if (property === 'owner') return `Find out who changed the owner; then ALTER … OWNER TO ${OWNER_ROLE}.`
   if (kind === 'grants') return change === 'missing' ? DEPLOY : unexpectedGrant(name)

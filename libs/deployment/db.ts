@@ -23,8 +23,8 @@ export function asScript(steps: readonly Step[]): string {
 }
 
 /**
- * Maximum wait for a lock. Later transactions queue behind a waiting lock request, so an attempt ends soon and is
- * repeated.
+ * Maximum wait for a lock. While a deployment waits for a lock, later transactions queue behind it. So an attempt ends
+ * soon and is repeated.
  */
 const LOCK_TIMEOUT = '500ms'
 
@@ -60,7 +60,10 @@ export function giveSchemaToOwner(schema: string): string {
   return `ALTER SCHEMA ${quoteIdentifier(schema)} OWNER TO ${OWNER_ROLE};`
 }
 
-/** Grants the owner role for one transaction. The deployment revokes it before COMMIT; a ROLLBACK does so as well. */
+/**
+ * Grants the owner role to the deploying login for one transaction. The deployment revokes it before COMMIT, and a
+ * ROLLBACK undoes the grant.
+ */
 export function grantOwnerToLogin(login: string, version: number): string {
   return `GRANT ${OWNER_ROLE} TO ${quoteIdentifier(login)}${version >= 16 ? ' WITH INHERIT FALSE, SET TRUE' : ''};`
 }
@@ -80,7 +83,7 @@ COMMENT ON SCHEMA ${name} IS 'Symphony: deployed by "symphony deploy", checked b
 ${useSchema(schema)}`
 }
 
-/** Names the temporary schema last, because PostgreSQL searches it first if it is not named. */
+/** Sets the search path. Names the temporary schema last, because PostgreSQL searches it first if it is not named. */
 export function useSchema(schema: string): string {
   return `SET LOCAL search_path = ${quoteIdentifier(schema)}, pg_temp;`
 }
@@ -124,7 +127,7 @@ export async function dropFunctions(tx: Queryable, schema: string, names: readon
   return list === null ? '' : `DROP ROUTINE ${list};`
 }
 
-/** Finds dependent functions. PostgreSQL records dependencies only of functions with a body in SQL-standard form. */
+/** Finds dependent functions. PostgreSQL records dependencies only for functions with a body in SQL-standard form. */
 const WITH_DEPENDENT_FUNCTIONS = `
   WITH RECURSIVE ours AS (
     SELECT p.oid, format('%s(%s)', p.proname, oidvectortypes(p.proargtypes)) AS name

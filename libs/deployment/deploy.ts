@@ -7,7 +7,7 @@ import { resolveDeployOptions, type DeployOptions } from './options.js'
 import { lockConflictError } from './deploymentErrors.js'
 import { isConcurrencyError } from './plan.js'
 
-/** Pause between two attempts, so that transactions waiting for our locks can run. */
+/** Pause between two attempts, in which transactions that waited behind our lock requests can run. */
 const PAUSE_MS = 300
 
 /**

@@ -25,7 +25,10 @@ export function foreignObjectsError(schema: string, objects: readonly NamedObjec
   )
 }
 
-/** True if these objects have the names of our objects: a dump was restored while our roles were missing. */
+/**
+ * Returns whether these foreign objects have the names of our tables. Then a dump was restored while our roles were
+ * missing.
+ */
 export function isRestoredWithoutRoles(foreign: readonly NamedObject[]): boolean {
   return ['payment_outbox_attempts', 'symphony_deployments'].every((table) =>
     foreign.some(({ type, identity }) => type === 'table' && identity.endsWith(`.${table}`)),
@@ -55,7 +58,7 @@ export function newerDatabaseError(schema: string, found: Release, own: Release)
 
 /**
  * Error for a changed file of a table. Such a file never changes after its release, because every change of a table is
- * a migration.
+ * a separate migration file.
  */
 export function tablesDifferError(schema: string, files: readonly { readonly name: string }[]): DeploymentError {
   return new DeploymentError(

@@ -31,7 +31,7 @@ export interface Diagnosis {
 /** Statement timeout of the doctor. Counting a large ledger takes minutes and blocks no other transaction. */
 const STATEMENT_TIMEOUT_MS = 1_800_000
 
-/** Number of newest items that an examination without `full` checks. */
+/** Number of newest items that the checks examine without `full`. */
 const ITEMS_EXAMINED = 10_000
 
 /**
@@ -141,7 +141,7 @@ function damage(check: string, { object, expected, found }: Observation): Findin
   }
 }
 
-/** Remedies of checks that have a more precise one than the default. */
+/** Remedies of checks for which the default remedy is too general. */
 const REMEDIES: Readonly<Record<string, string>> = {
   lease_floor_is_kept:
     'The restore omitted the row of the floor. Restore into an empty database, as docs/operate/dump.md says; or, as ' +

@@ -25,8 +25,8 @@ export interface Finding {
 const VERSION_TESTED_MAX = 18
 
 /**
- * Returns findings about the login, the server and the database. Each reports a state that an operator may have chosen
- * on purpose.
+ * Returns findings about the login, the server and the database. All are notes, because an operator may have chosen the
+ * state on purpose.
  */
 export function environmentFindings(around: ServerEnvironment): readonly Finding[] {
   return [

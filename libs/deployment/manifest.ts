@@ -5,8 +5,8 @@ import type { Catalog, Properties, PropertyValue } from './catalog.js'
 import { schemaFolder } from './schemaFiles.js'
 
 /**
- * Value in `schema/manifest.json`, which is generated from fresh installs. A value that differs between versions of
- * PostgreSQL has one entry per version in which it changed.
+ * Value in `schema/manifest.json`, which is generated from fresh installs. If the value differs between versions of
+ * PostgreSQL, `since` has one entry for each version in which it changed.
  */
 export type ManifestValue = PropertyValue | { readonly since: Readonly<Record<string, PropertyValue>> }
 

@@ -42,8 +42,8 @@ export function openingSteps(facts: ServerFacts, schema: string, { cluster }: Sc
 }
 
 /**
- * Steps for the roles and the logins only. They set no gateways, because a restore brings the row of
- * `symphony_settings` that names them.
+ * Returns the steps for the roles and the logins only. They set no gateways, because the restore that follows brings
+ * the row of `symphony_settings` with the gateways.
  */
 export function roleSteps(facts: ServerFacts, { cluster }: SchemaFiles, logins: readonly Login[]): readonly Step[] {
   return [
@@ -61,7 +61,7 @@ interface Changes {
   readonly dropOutdated: string
 }
 
-/** Steps for every new or changed file, and the record of the deployment. */
+/** Returns the steps for every new or changed file, and for the record of the deployment. */
 export function fileSteps(files: SchemaFiles, release: Release, changes: Changes): readonly Step[] {
   const { dropLegacy, tables, dropOutdated } = changes
   return [
@@ -75,12 +75,14 @@ export function fileSteps(files: SchemaFiles, release: Release, changes: Changes
   ]
 }
 
-/** Applies the privileges again if no file has changed, which revokes manual grants to our roles. */
+/**
+ * Returns the steps if no file has changed. They apply the privileges again, which revokes manual grants to our roles.
+ */
 export function regrantSteps({ privileges }: SchemaFiles): readonly Step[] {
   return [fileStep(privileges)]
 }
 
-/** Steps after the files: gateways as the owner, then the logins as the deploying login. */
+/** Returns the steps after the files: gateways as the owner, then the logins as the deploying login. */
 export function closingSteps(
   facts: ServerFacts,
   { dedicatedDatabase, logins }: { readonly dedicatedDatabase: boolean; readonly logins: readonly Login[] },
@@ -127,9 +129,9 @@ export async function runSteps(tx: Transaction, steps: readonly Step[]): Promise
 }
 
 /**
- * True if concurrent work caused the failure: a lock, a deadlock, a lost connection. Two deployments of one cluster may
- * also create or grant the same role at once. PostgreSQL reports that as a unique violation in its catalog, or as the
- * internal error "tuple concurrently updated".
+ * Returns whether concurrent work caused the failure: a lock, a deadlock, a lost connection. Two deployments of one
+ * cluster may also create or grant the same role at once. PostgreSQL reports that as a unique violation in its catalog,
+ * or as the internal error "tuple concurrently updated".
  */
 export function isConcurrencyError(error: unknown): boolean {
   if (!(error instanceof DatabaseError) || NO_CONNECTION.has(error.code)) return false

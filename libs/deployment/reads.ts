@@ -40,8 +40,8 @@ export async function readServerFacts(tx: Queryable, schema: string, logins: rea
 }
 
 /**
- * Query of the `ServerFacts`. Since PostgreSQL 16 a member of a role may lack SET ROLE, and CREATEROLE covers only
- * roles that the login created.
+ * Query of the `ServerFacts`. Since PostgreSQL 16 a member of a role may lack the right to SET ROLE, and CREATEROLE
+ * covers only roles that the login administers.
  */
 const SERVER_FACTS = `
   SELECT me.rolname::text AS "login", d.datname::text AS "database", v.major AS "version",
@@ -257,8 +257,8 @@ const SERVER_ENVIRONMENT = `
   WHERE me.rolname = session_user`
 
 /**
- * Finds a role that may use the schema: the current one, or one of ours that the login may switch to. Without USAGE all
- * objects of the schema would seem missing. Returns undefined if there is none.
+ * Finds a role that may use the schema: the current one, or one of ours that the login may switch to. Returns undefined
+ * if there is none. Without USAGE, all objects of the schema would seem missing.
  */
 export async function findReadingRole(tx: Queryable, schema: string): Promise<string | undefined> {
   const { rows } = await tx.query<{ role: string }>(READING_ROLE, [schema, Object.values(RUNTIME_ROLES)])

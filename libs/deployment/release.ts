@@ -4,7 +4,10 @@ import { readSchemaFiles, schemaFolder } from './schemaFiles.js'
 
 export interface Release {
   readonly version: string
-  /** 1 plus the number of migrations. A release with a lower level must not be deployed over migrated tables. */
+  /**
+   * Level of the schema: 1 plus the number of migrations. A release with a lower level must not be deployed over
+   * migrated tables.
+   */
   readonly schemaLevel: number
 }
 
@@ -15,7 +18,10 @@ export function readRelease(): Release {
   return { version: String(version), schemaLevel: 1 + migrations.length }
 }
 
-/** True if `one` must not be replaced by `other`. Pre-releases of a version count as that version. */
+/**
+ * Returns whether `one` is newer than `other`, so that `other` must not replace it. A pre-release counts as its
+ * version.
+ */
 export function isNewer(one: Release, other: Release): boolean {
   if (one.schemaLevel !== other.schemaLevel) return one.schemaLevel > other.schemaLevel
   const [left, right] = [numbersOf(one.version), numbersOf(other.version)]

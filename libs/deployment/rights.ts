@@ -54,7 +54,7 @@ function missingStatements(facts: ServerFacts, requested: RequestedRights): stri
 function missingForSchema({ schemaOwner, ownsSchema, mayCreateSchemas }: ServerFacts, schema: string): string[] {
   if (schemaOwner === OWNER_ROLE) return []
   if (schemaOwner === undefined) return mayCreateSchemas ? [] : [createSchema(schema)]
-  // To change the owner of a schema, PostgreSQL requires its ownership and CREATE on the database.
+  // To change the owner of a schema, a login must own the schema and have CREATE on the database.
   return ownsSchema && mayCreateSchemas ? [] : [giveSchemaToOwner(schema)]
 }
 
@@ -73,7 +73,10 @@ function missingForLogins(facts: ServerFacts, logins: readonly LoginStatement[])
 /** First version in which a login with CREATEROLE can grant only roles that it administers. */
 const ADMIN_SINCE = 16
 
-/** True if the login may grant the role. If the role is missing, the login creates it, and may then grant it. */
+/**
+ * Returns whether the login may grant the role. If the role is missing, the deployment creates it, and its creator may
+ * grant it.
+ */
 function mayGrant({ missingRoles, ungrantableRoles, mayCreateRoles }: ServerFacts, role: string): boolean {
   return missingRoles.includes(role) ? mayCreateRoles : !ungrantableRoles.includes(role)
 }

@@ -1,4 +1,4 @@
-/** Role that owns every object. It cannot log in; the installer acts in it. */
+/** Role that owns every object. It cannot log in. The installer switches to it. */
 export const OWNER_ROLE = 'symphony_owner'
 
 /** Roles that logins can have, by their name in `--create-login`. */

@@ -251,7 +251,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
       {
         onStateChange: ({ state }) => {
           this.#onEvent({ type: 'inbox.listening', connected: state === 'listening' })
-          // Notifications are lost while the connection is down.
+          // Notifications were lost while the connection was down, so polls once.
           if (state === 'listening') this.#wakeup.notify()
         },
       },
@@ -281,7 +281,7 @@ function about({ source, messageId, topic, attemptCount }: InboxClaim) {
   return { source, messageId, topic, attemptCount }
 }
 
-/** Describes a thrown value in one line, without stack and properties, which may contain a whole request. */
+/** Describes a thrown value in one line. Omits its stack and properties, because they may contain a whole request. */
 function describe(thrown: unknown): string {
   if (!(thrown instanceof Error)) return typeof thrown === 'string' ? thrown : `threw ${typeof thrown}`
   const own = `${thrown.name}: ${thrown.message}`

@@ -58,8 +58,8 @@ interface ClaimColumns {
 }
 
 /**
- * Returns the claims that name a message. Skips blank keys, because no message has one. A malformed fence is refused
- * later, because it is a bug of the caller.
+ * Returns the claims that name a message. Skips blank keys, because no message has one. Keeps a malformed fence, which
+ * `claimColumns` refuses as a bug of the caller.
  */
 export function namedClaims<Claim extends InboxClaimRef>(claims: readonly Claim[]): Claim[] {
   requireList('claims', claims)
@@ -110,5 +110,5 @@ function optionalDate(argument: string, value: Date | undefined): Date | null {
   return value
 }
 
-/** At most thirty days. */
+/** Seconds, up to thirty days. */
 const RETRY_DELAY_SECONDS = Object.freeze({ min: 0, max: 2_592_000 })

@@ -269,7 +269,7 @@ export async function readInboxStats(role: Queryable): Promise<InboxStats> {
 function toSighting(row: SightingRow): Sighting {
   return {
     state: row.state,
-    // The caller's own client may return an int8 as text.
+    // A client of the caller may return an int8 as text.
     sightings: BigInt(row.sightings),
     created: row.created,
     contentDiffers: row.content_differs,
@@ -282,5 +282,5 @@ function toKey({ source, message_id: messageId }: KeyRow): InboxKey {
 
 export const ATTEMPTS_MAX_DEFAULT = 20
 export const ATTEMPTS_MAX = Object.freeze({ min: 1, max: 1_000 })
-/** At most ten years. */
+/** Seconds, up to ten years. */
 const RETENTION_SECONDS = Object.freeze({ min: 1, max: 315_576_000 })

@@ -41,7 +41,7 @@ export class Lease implements AsyncDisposable {
   #trustedUntilMs: number
   #releasing: Promise<boolean> | undefined
 
-  /** Called by `Leases.acquire`. `sentAtMs` is the time before the request was sent. */
+  /** Called by `Leases.acquire`. `sentAtMs` is the monotonic time just before the request was sent. */
   constructor(dependencies: LeaseDependencies, request: RenewedRequest, grant: LeaseGrant, sentAtMs: number) {
     this.resource = request.resource
     this.owner = request.owner

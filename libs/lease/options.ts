@@ -80,8 +80,8 @@ export function resolveAcquireOptions(resource: string, options: AcquireOptions)
 }
 
 /**
- * Resolves the options. All attempts use one owner name. Otherwise, after a lost answer, the process would wait until
- * its own lease expires.
+ * Resolves the options. All attempts use one owner name. If the answer to an attempt is lost, the next attempt under
+ * the same name gets the lease again. Under another name it would wait until that lease expires.
  */
 export function resolveLeaderOptions(resource: string, given: LeaderOptions): ResolvedLeaderOptions {
   const { durationMs = 15_000, retryMs = 1_000, signal, ...others } = given

@@ -156,7 +156,7 @@ export class OutboxMetrics {
       case 'outbox.unknownCode':
         return this.#unknownCodes.inc({ rail: event.railType })
       case 'outbox.recorded':
-      // An earlier call recorded the outcome and its answer was lost, so the outcome is not counted yet.
+      // Counts the outcome now. An earlier call recorded it, but the answer was lost, so it was not counted then.
       case 'outbox.alreadyRecorded':
         if (event.state !== 'RETRYABLE') {
           const labels = { rail: event.railType, state: event.state }

@@ -9,7 +9,7 @@ import { isOfModule, type WorkerEvent } from './WorkerEvent.js'
 
 /**
  * Returns a listener that logs each event, without payloads and secrets. Expected races, such as a lost lease, are not
- * errors. Events of single items have the level debug, so that a busy worker logs little by default.
+ * logged as errors. Events of single items have the level debug, so that a busy worker logs little by default.
  */
 export function logEvents(log: Logger): (event: WorkerEvent) => void {
   const faults = new FaultLog(log)

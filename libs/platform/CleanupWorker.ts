@@ -61,7 +61,7 @@ export class CleanupWorker extends IntervalWorker<CleanupCounts> {
       leases: await purgeIdleLeases(this.#role, leasesDays * DAY_SECONDS, BATCH_SIZE),
       searchRows: await purgeLedgerProjection(this.#role, searchDays * DAY_SECONDS, BATCH_SIZE),
     }
-    // A batch that is not full is the last one of its kind.
+    // A full batch means that more rows of its kind may be left.
     const counts = { ...removed, more: Object.values(removed).includes(BATCH_SIZE) }
     if (Object.values(removed).some((count) => count > 0)) this.#onEvent({ type: 'retention.cleaned', ...counts })
     return counts

@@ -54,7 +54,7 @@ export class DatabaseSet {
       pollMs: options.refreshMs,
       wakeup: new Wakeup(0, systemClock),
       onError: (error) => onEvent({ type: 'platform.discoveryFailed', error }),
-      // A refresh is retried after the usual interval, without an additional backoff.
+      // A failed refresh is repeated after the usual interval, without an additional backoff.
       errorDelayMs: options.refreshMs,
       errorDelayMaxMs: options.refreshMs,
     })
@@ -125,7 +125,7 @@ export class DatabaseSet {
     const added = fresh.map((entry) => this.#open(entry))
     for (const member of gone) this.#members.delete(keyOf(member))
     for (const member of added) this.#members.set(keyOf(member), member)
-    // In parallel, because the stop of a removed database waits for its running rounds and must not delay new
+    // Notifies in parallel, because the stop of a removed database waits for its running rounds and must not delay new
     // databases.
     await Promise.all([
       ...added.map((member) => this.#notifyAdded(member)),

@@ -42,7 +42,7 @@ export class FairSlots {
       const giveUp = () => {
         this.#waiting = this.#waiting.filter((one) => one !== waiter)
         resolve(false)
-        // Later callers in the queue may have waited only for this caller.
+        // Callers behind this one may have waited only for it, so they may enter now.
         this.#admit()
       }
       const waiter: Waiter = {

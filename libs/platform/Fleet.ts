@@ -97,7 +97,8 @@ export class Fleet {
 
   #startWorkers(member: Member): void {
     if (!servedHere.has(member.identity)) return this.#runWorkers(member)
-    // Emits no event if this fleet itself serves the database, under an old URL, and is about to stop it.
+    // After a change of its URL, this fleet itself still serves the database and is about to stop. Then no event is
+    // emitted.
     const isOurs = [...this.#workers.keys()].some(({ identity }) => identity === member.identity)
     if (!isOurs) this.#onEvent({ type: 'platform.alreadyServed', database: member.name })
     this.#waitFor(member)
@@ -152,7 +153,8 @@ export class Fleet {
     this.#waiting.delete(member)
     const served = this.#workers.get(member)
     if (served === undefined) return
-    // In parallel, because a round that waits for a lost database ends only when its worker stops.
+    // Stops loops and workers in parallel. A loop waits for its round, and a round that waits for a lost database ends
+    // only when its worker stops.
     await Promise.all([...served.loops, ...served.workers].map((one) => one.stop()))
     member.database.closeIdle()
     this.#workers.delete(member)
@@ -210,7 +212,7 @@ export class Fleet {
       breaker.failed()
       return false
     } finally {
-      // A late answer used a connection without a slot, so the connection is closed.
+      // The answer may have arrived after the slot was released. Its connection must not stay open without a slot.
       this.#left(identity)
     }
   }

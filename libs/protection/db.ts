@@ -92,7 +92,7 @@ export async function destroySubjectKey(role: Queryable, subject: string, reason
   return rows[0]?.destroy_subject_key ?? 'UNKNOWN'
 }
 
-/** Returns the next data keys under other master keys, by id. As symphony_control. */
+/** Returns data keys that are wrapped under another master key than this one, in order of id. As symphony_control. */
 export async function readKeysToRewrap(
   role: Queryable,
   masterKeyId: string,

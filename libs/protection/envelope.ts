@@ -118,5 +118,5 @@ const PREFIX = `${ENCRYPTED_PREFIX}v1.`
 const WRAPPING = 'symphony.wrapped.v1'
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
-/** The same pattern as in `outbox_base_key`. */
+/** Suffix of a redrive's idempotency key, the same pattern as in `outbox_base_key`. */
 const REDRIVE = /~redrive~[0-9]+$/

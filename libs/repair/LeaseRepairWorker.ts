@@ -20,7 +20,7 @@ export interface RepairCounts {
   readonly leasesRepaired: number
   /** First hundred repaired items, to bound a log line. */
   readonly outboxIds: readonly string[]
-  /** Number of items held by reason: the retry ceiling, or a dispatch mark. */
+  /** Number of held items by hold reason: the retry ceiling, or a dispatch mark. */
   readonly holdsPlaced: Readonly<Record<string, number>>
   readonly leasesUnrepaired: number
   /** First hundred items that could not be repaired, each with the attempt that could not be recorded. */

@@ -81,8 +81,8 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     })
     const enqueuedRuns = await enqueueDueJobRuns(this.#role, batchSize)
     const enqueuedTimers = await enqueueDueTimers(this.#role, batchSize)
-    // If no run was created, another scheduler is creating them. Its jobs look due until it commits, so they do not
-    // count as more work.
+    // If no run was created, another scheduler is creating the runs of these jobs. The jobs look due until it commits,
+    // so they do not count as more work.
     const moreJobs = runs.length > 0 && (jobsLeft > 0 || jobsDue === batchSize)
     return {
       runsCreated: runs.length,
@@ -98,7 +98,8 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     const { at, observedAt } = await nextSchedulerEvent(this.#role, true)
     if (at === null) return { pollAgain: false }
     const dueInMs = at.getTime() - observedAt.getTime()
-    // Due work that this round did not find is being processed by another scheduler, which has not committed yet.
+    // If work is due and this round did not find it, another scheduler is processing it and has not committed yet.
+    // Retries soon.
     return { pollAgain: false, exact: true, idleMs: dueInMs > 0 ? dueInMs : UNCOMMITTED_RETRY_MS }
   }
 
@@ -124,7 +125,7 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
       {
         onStateChange: ({ state }) => {
           this.#onEvent({ type: 'scheduler.listening', connected: state === 'listening' })
-          // Notifications are lost while the connection is down.
+          // Notifications were lost while the connection was down, so polls once.
           if (state === 'listening') this.#wakeup.notify()
         },
       },

@@ -62,8 +62,8 @@ export function jobColumns(job: JobDefinition): JobColumns {
 }
 
 /**
- * Returns ids and tokens as two columns. Skips malformed ids, like the database skips unknown ones: ack, abandon and
- * fail return only the changed ids.
+ * Returns ids and tokens as two columns. Skips malformed ids, as the database skips unknown ids. The caller notices
+ * both, because ack, abandon and fail return only the changed ids.
  */
 export function claimColumns(
   argument: string,
@@ -104,7 +104,7 @@ function requiredDate(argument: string, value: unknown): Date {
 
 const DELIVERIES: readonly Delivery[] = ['outbox', 'claim']
 const MISSED_RUNS: readonly MissedRuns[] = ['skip', 'once', 'all']
-/** At most thirty days. */
+/** Seconds, up to thirty days. */
 const RETRY_DELAY_SECONDS = Object.freeze({ min: 0, max: 2_592_000 })
-/** A minute to ten years. */
+/** Seconds, from a minute to ten years. */
 export const RETENTION_SECONDS = Object.freeze({ min: 60, max: 315_360_000 })

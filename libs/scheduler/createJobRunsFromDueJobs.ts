@@ -16,8 +16,8 @@ export interface CreateJobRunsOptions {
   /** Age from which an occurrence counts as missed. @default 10000 */
   readonly missedAfterMs?: number
   /**
-   * Number of created runs after which further jobs wait for the next call. One job may exceed it by up to 1000 runs.
-   * @default 1000000
+   * Number of created runs after which further jobs wait for the next call. The last job may exceed this number by up
+   * to 1000 runs. @default 1000000
    */
   readonly runsMax?: number
   readonly onEvent?: OnSchedulerEvent
@@ -32,8 +32,8 @@ export interface JobRunsFromDueJobs {
 }
 
 /**
- * Creates the runs of due jobs, longest due first. Several schedulers may do so at once: each computes the occurrences
- * from the job revision that it read, and the database accepts only one set of runs per revision.
+ * Creates the runs of due jobs, longest due first. Several schedulers may call this function at once. Each computes the
+ * occurrences from the revision of the job that it read, and the database accepts only one set of runs per revision.
  */
 export async function createJobRunsFromDueJobs(
   role: Queryable,
@@ -92,8 +92,8 @@ async function planOrPostpone(
 }
 
 /**
- * Groups the schedules into as few calls as the batch size allows. One call contains all runs of a job, because it also
- * sets the next due time of the job.
+ * Groups the schedules into as few calls as the batch size allows. All runs of a job are in one call, because the call
+ * also sets the next due time of the job.
  */
 function* batchesOf(schedules: readonly JobSchedule[]): Generator<readonly JobSchedule[]> {
   let batch: JobSchedule[] = []
@@ -156,8 +156,8 @@ export function planRuns(job: DueJob, missedAfterMs: number): PlannedRuns {
 }
 
 /**
- * Returns the newest occurrences after `promised`. Searches in growing steps, because usually few were missed and
- * computing an occurrence is slow.
+ * Returns the newest occurrences after `promised`. Searches the latest 16, then 64 and so on, because usually few were
+ * missed and computing an occurrence is slow.
  */
 function newestAfter(schedule: CronSchedule, promised: Date, now: Date): Date[] {
   for (let count = 16; ; count *= 4) {

@@ -25,8 +25,8 @@ export class CronSchedule {
 
   /** Returns the latest occurrences up to and including a moment, oldest first. */
   latest(count: number, until: Date): Date[] {
-    // croner searches before the given moment. Occurrences are whole seconds, so the next whole second includes an
-    // occurrence at `until`.
+    // croner searches strictly before the given moment. Occurrences are whole seconds, so searching from the next whole
+    // second includes an occurrence at `until`.
     const reference = new Date(Math.floor(until.getTime() / 1_000) * 1_000 + 1_000)
     return this.#cron.previousRuns(count, reference).toReversed()
   }

@@ -37,7 +37,7 @@ export async function scheduleTimer(role: Queryable, timer: TimerDefinition): Pr
     dueAt,
     participantId,
     delivery,
-    // Omitted if undefined, because the function of the previous release takes five arguments.
+    // Omits an undefined id, because the function of the previous release takes five arguments.
     ...(timerId === undefined ? [] : [timerId]),
   ])
   return onlyRow(rows).schedule_timer
@@ -89,10 +89,10 @@ export async function resumeJob(role: Queryable, name: string): Promise<boolean>
     const job = await readJob(role, name)
     if (job?.state === 'ACTIVE') return false
     const now = await readClock(role)
-    // Passes any time for an unknown job, because the database refuses the call.
+    // For an unknown job any time will do, because the database refuses the call.
     const nextDueAt = job === undefined ? now : new CronSchedule(job.cron, job.timeZone).next(now)
     const rows = await call<{ resume_job: boolean }>(role, 'resume_job', [name, job?.revision ?? 1n, nextDueAt])
-    // False: the job changed between read and call. Reads it again.
+    // The function returns false if the job changed after the read. Then reads the job again.
     if (onlyRow(rows).resume_job) return true
     if (round === RESUME_ROUNDS_MAX) {
       throw new SymphonyError(
@@ -180,8 +180,8 @@ interface NextEvent {
 }
 
 /**
- * Returns the next due time. `outboxOnly` ignores timers and runs with `delivery: 'claim'`, which a scheduler does not
- * process.
+ * Returns the next due time. `outboxOnly` ignores timers and runs with `delivery: 'claim'`, because a scheduler does
+ * not process them.
  */
 export async function nextSchedulerEvent(role: Queryable, outboxOnly = false): Promise<NextEvent> {
   const rows = await call<{ next_event_at: Date | null; observed_at: Date }>(role, 'next_scheduler_event', [outboxOnly])

@@ -21,7 +21,7 @@ export interface SchedulerOptions {
 
 export type ResolvedSchedulerOptions = Required<SchedulerOptions>
 
-/** At most ten minutes: a job that runs every second then has 600 occurrences on time, which one call can create. */
+/** At most ten minutes. A job that runs every second then has 600 occurrences on time, which fit into one call. */
 export const MISSED_AFTER_MS = Object.freeze({ min: 1_000, max: 600_000 })
 export const MISSED_AFTER_DEFAULT_MS = 10_000
 

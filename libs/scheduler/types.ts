@@ -2,8 +2,8 @@ import type { JsonObject } from '../core/index.js'
 import type { TopicContracts, TopicWithPayload } from '../rails/index.js'
 
 /**
- * Delivery of a due timer or run. `outbox`: a scheduler makes it an outbox message, with the topic as rail. `claim`: it
- * waits for `claimTimers` or `claimJobRuns`.
+ * Delivery of a due timer or run. `outbox`: a scheduler turns it into an outbox message, with the topic as rail.
+ * `claim`: it waits for `claimTimers` or `claimJobRuns`.
  */
 export type Delivery = 'outbox' | 'claim'
 
@@ -115,7 +115,7 @@ export interface ClaimedJobRun extends ClaimedWork {
 
 export type ScheduledClaim = ClaimedTimer | ClaimedJobRun
 
-/** Result of enqueueing due work: its outbox item, or the outbox's refusal. */
+/** Result of enqueueing a due timer or run: its outbox item, or the outbox's refusal. */
 export type EnqueuedWork =
   | { readonly id: string; readonly topic: string; readonly outboxId: string }
   | { readonly id: string; readonly topic: string; readonly outboxId: null; readonly error: string }

@@ -105,7 +105,8 @@ export class Operator {
   }
 
   /**
-   * Adds a note to a payment in any state. `assignee` names the person in charge; empty removes, absent keeps the name.
+   * Adds a note to a payment in any state. `assignee` names the person in charge. An empty text removes the name;
+   * without `assignee` it stays.
    */
   async note({
     outboxId,
@@ -306,7 +307,7 @@ class OperatorLimits {
     return { proposalId: await proposeOutboxLimit(this.#control, name, rule, reason) }
   }
 
-  /** Applies the proposal of another person, to payments enqueued from then on. */
+  /** Applies the proposal of another person. The limit covers payments enqueued from then on. */
   async approve({ proposalId }: { readonly proposalId: string }): Promise<{ readonly name: string }> {
     return { name: await approveOutboxLimit(this.#control, proposalId) }
   }

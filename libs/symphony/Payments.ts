@@ -50,7 +50,7 @@ export class Payments {
   readonly #role: () => RoleHandle
   readonly #schema: string | undefined
 
-  /** Calls `role` only to read, because `cancel` uses the transaction of the caller. */
+  /** @param role called only by methods that read, because `cancel` uses the transaction of the caller */
   constructor(role: () => RoleHandle, schema?: string) {
     this.#role = role
     this.#schema = schema
@@ -71,7 +71,8 @@ export class Payments {
     requireTransaction(tx)
     requireKnownOptions(cancellation, CANCELLATION_FIELDS, 'cancellation.')
     requireOneKey(cancellation)
-    // No await before the statement is sent: a caller that forgot to await cancel() would otherwise send COMMIT first.
+    // Must not await before the statement is sent. Otherwise a caller that forgot to await cancel() would send COMMIT
+    // first.
     const role = this.#schema === undefined ? tx : withSchema(tx, this.#schema)
     const { reason } = cancellation
     if ('outboxId' in cancellation) return cancelOutboxItem(role, cancellation.outboxId, reason)

@@ -52,7 +52,7 @@ export function addPostgresPlatform(services: PlatformServices, given: PlatformO
   }
   const registered = services.has(PlatformDiscovery) ? services.resolve(PlatformDiscovery) : undefined
   const { discovery, leaseSeconds } = resolvePlatformOptions(given, registered)
-  // Drops the list of databases, because the resolved discovery replaces it.
+  // Omits the list of databases, because `discovery` already contains them.
   const { databases: _list, ...others } = given
   const platform = new PostgresPlatform(new SymphonyFleet({ ...others, discovery }))
   const { databases } = platform

@@ -54,7 +54,7 @@ export interface SymphonyParts {
 /** Symphony with any rails and topics. */
 export type AnySymphony = Pick<Symphony, 'events' | 'close'>
 
-/** Returns the parts of a Symphony that has a url. */
+/** Returns the parts of a Symphony. Throws if it has no url. */
 export let partsOf: (symphony: AnySymphony) => SymphonyParts
 
 /**
@@ -68,7 +68,7 @@ export let symphonyOver: <const Rails extends readonly RailContract[], const Top
 
 /**
  * Symphony of one database, with the rails and topics of this process. The constructor opens no connection. Each
- * connection is opened on first use, in the role of the call. Close it when the process ends.
+ * connection is opened on first use, in the role of the call. Close the Symphony when the process ends.
  */
 export class Symphony<
   const Rails extends readonly RailContract[] = readonly RailContract[],
@@ -116,7 +116,7 @@ export class Symphony<
     this.#contracts = loadContracts(rails)
     this.#adapters = adaptersOf(rails)
     this.#vault = new FieldVault(this.#contracts, options.vault)
-    // Opens no connection. Checks the options even without a url.
+    // Opens no connection. Checks the database options even if there is no url yet.
     const database = this.#open(options.url ?? NO_URL)
     if (options.url !== undefined) this.#opened = database
   }
@@ -128,7 +128,8 @@ export class Symphony<
    */
   async enqueue(instruction: Instruction<Rails>, options: EnqueueOptions): Promise<EnqueuedItem> {
     const { tx } = requiredObject('options', options, EXPECTED_TX)
-    // No await before the statement is sent: a caller that forgot to await enqueue() would otherwise send COMMIT first.
+    // Must not await before the statement is sent. Otherwise a caller that forgot to await enqueue() would send COMMIT
+    // first.
     return enqueue(withKey(instruction, fieldName, 'instruction'), { tx, ...this.#checks })
   }
 
@@ -164,7 +165,7 @@ export class Symphony<
     const handlers: object = topics ?? {}
     const ofTopics = topicRails(Object.fromEntries(Object.entries<TopicHandler>({ ...handlers })))
     for (const declared of [...adapters, ...ofTopics]) {
-      // The schema of a topic refuses an invalid message before its handler is called.
+      // Adds the schema of a topic to its rail, which then refuses an invalid message before it calls the handler.
       const schema = 'payload' in declared ? undefined : schemas[declared.type]
       // Copies only rails of topics. A copy of an adapter that is a class instance would lose its methods.
       const rail = loadRail(schema === undefined ? declared : { ...declared, payload: schema }, loading)
@@ -287,7 +288,7 @@ function fieldName(key: string): string {
   return key
 }
 
-/** Placeholder while the options of a Symphony without a url are checked. */
+/** URL for the check of the options of a Symphony without a url. */
 const NO_URL = 'postgres://nobody@localhost/none'
 
 function databaseNameOf(url = ''): string {
@@ -311,7 +312,10 @@ function loadContracts(rails: readonly RailContract[]): ReadonlyMap<string, Load
   return contracts
 }
 
-/** Adds the default key. Refuses an unknown field first: a misspelt `notBefore` would pay at once. */
+/**
+ * Adds the default key. Refuses an unknown field first, because a misspelt `notBefore` would otherwise be ignored and
+ * pay at once.
+ */
 function withKey<Rails extends readonly RailContract[]>(
   instruction: Instruction<Rails>,
   nameOf: (key: string) => string,

@@ -37,8 +37,8 @@ export let databasesOf: (fleet: Pick<SymphonyFleet, 'names'>) => DatabaseSet
 export type FleetEvent = PlatformEvent | (SymphonyEvent & { readonly database: string })
 
 /**
- * Options of the workers of a fleet. An epoch file belongs to one database, so a fleet takes none. The intervals of
- * sealing and retention are options of the fleet.
+ * Options of the workers of a fleet. A fleet takes no epoch file, because such a file belongs to one database. The
+ * intervals of sealing and retention are options of the fleet itself.
  */
 export type FleetWorkerOptions<Topics extends TopicContracts> = Omit<
   WorkerOptions<Topics>,
@@ -84,7 +84,7 @@ export class SymphonyFleet<
       ...(clock === undefined ? {} : { clock }),
     }
     this.#databases = new DatabaseSet(this.#options, (event) => this.events.emit(event))
-    // Checks the rails although no database is known yet.
+    // Checks the rails now, although no database is known yet.
     adaptersOf(rails ?? [])
   }
 
@@ -114,7 +114,7 @@ export class SymphonyFleet<
   /** Creates workers for all current and future databases without starting them. `close` stops them. */
   worker(options: FleetWorkerOptions<Topics> = {}): SymphonyFleetWorker {
     const { maintenance = true, ...others } = requiredObject('options', options)
-    // With the epoch of another database, a worker would assume a restore and freeze dispatch.
+    // With the epoch file of another database, a worker would assume a restore and freeze dispatch.
     if ('epochFile' in others)
       throw new InvalidArgumentError('epochFile', 'expected none: an epoch file belongs to one database')
     requireKnownOptions(options, FLEET_WORKER_OPTIONS)
@@ -162,13 +162,13 @@ export class SymphonyFleet<
     try {
       await this.#databases.start()
     } catch (error) {
-      // A later call reads discovery again.
+      // Lets the next call of `start` read discovery again.
       this.#started = undefined
       throw error
     }
     await this.#databases.follow({
       added: async () => {},
-      // Stops workers that the application started on the database before it is closed.
+      // Before a removed database is closed, stops the workers that the application started on it.
       removed: async (member) => this.#symphonies.get(member)?.close(),
     })
   }

@@ -218,7 +218,7 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
       ...round('repair', this.#repair, () => false, repairIntervalMs),
       ...round('sealer', this.#sealer, ({ more }) => more, sealIntervalMs),
       ...round('projector', this.#projector, ({ more }) => more, sealIntervalMs),
-      // The database limits the rate of verification.
+      // Polls again at once after a verified part, because the database itself limits the rate of verification.
       ...round('verifier', this.#verifier, (verified) => verified !== undefined, VERIFY_INTERVAL_MS),
       ...round('cleanup', this.#cleanup, ({ more }) => more, cleanupIntervalMs),
     ]
@@ -240,7 +240,7 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
   }
 }
 
-/** Closes rails. Ignores a rail that fails to close or hangs, so that the process can stop. */
+/** Closes rails. Does not fail or wait for ever if a rail fails to close or hangs, so that the process can stop. */
 export async function closeRails(rails: readonly LoadedRail[]): Promise<void> {
   await settleWithin(Promise.allSettled(rails.map((rail) => rail.close())), RAILS_CLOSE_MS)
 }

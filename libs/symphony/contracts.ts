@@ -18,8 +18,8 @@ export type Instruction<Rails extends readonly RailContract[]> = Omit<
   }[number]
 
 /**
- * Adds the plain fields of a payment to a payload type with an index signature. TypeScript would not assign an
- * interface to it otherwise. A payload type without an index signature stays unchanged.
+ * Adds the plain fields of a payment to a payload type with an index signature. Otherwise TypeScript would not accept a
+ * value whose type is an interface. A payload type without an index signature stays unchanged.
  */
 type OrInterface<Payload> = string extends keyof Payload
   ? PaymentPayload extends Payload

@@ -6,12 +6,15 @@ import { readDatabaseTime, readDispatchEpoch, readOutboxStatus } from '../outbox
 import { readReconciliationStatus } from '../reconciliation/index.js'
 import { readSchedulerStats } from '../scheduler/index.js'
 
-/** Reads the status of every primitive over one connection, so that the pool stays available to the workers. */
+/**
+ * Reads the status of outbox, inbox, scheduler, leases, ledger and reconciliation over one connection, so that the
+ * other connections stay free for the workers.
+ */
 export async function readSystemStatus(database: Pick<Database, 'as' | 'poolUsage'>) {
-  // Read before the transaction below takes a connection.
+  // Reads the usage of the pools before the transaction below takes a connection.
   const pools = database.poolUsage
   return database.as('symphony_readonly').transaction(async (tx) => {
-    // Pipelined: sent without waiting for each answer.
+    // Sends all queries without waiting for each answer.
     const [at, outbox, epoch, inbox, scheduler, leases, sealing, reconciliation] = await Promise.all([
       readDatabaseTime(tx),
       readOutboxStatus(tx),

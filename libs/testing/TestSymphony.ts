@@ -211,7 +211,7 @@ async function cloneTemplate<Rails extends readonly RailContract[], Topics exten
   stop = async () => {},
 ): Promise<TestSymphony<Rails, Topics>> {
   const name = `symphony_test_${randomBytes(8).toString('hex')}`
-  // The transaction with the lock is idle while the template is deployed.
+  // Allows a long idle time, because the transaction that holds the lock is idle while the template is deployed.
   const server = openDatabase({ url: serverUrl, idleInTransactionTimeoutMs: 300_000 })
   const superuser = server.as(loginOf(serverUrl))
   // The constructor checks the options before the database is created.

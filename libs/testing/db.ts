@@ -1,8 +1,8 @@
 import { qualify, quoteIdentifier, type Queryable } from '../db/index.js'
 
 /**
- * Statements of the testing module, run as the superuser who created the database. Only these statements write
- * Symphony's tables outside schema/. They only move times, and only in databases marked for tests.
+ * Statements of the testing module, run as the superuser who created the database. Outside schema/, only these
+ * statements write Symphony's tables. They only move times, and only in databases marked for tests.
  */
 
 /** Comment on each database created here. Clones do not inherit comments, so no other database has it. */

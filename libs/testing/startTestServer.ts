@@ -16,7 +16,7 @@ export interface TestServer extends AsyncDisposable {
  */
 export async function startTestServer(): Promise<TestServer> {
   const folder = await mkdtemp(join(tmpdir(), 'symphony-testing-'))
-  // As root, this process runs the server under another account, which must be able to enter the folder.
+  // If this process runs as root, the server runs under another account, which must be able to enter the folder.
   await chmod(folder, 0o711)
   const remove = () => rm(folder, { recursive: true, force: true })
   try {

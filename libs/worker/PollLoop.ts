@@ -81,7 +81,10 @@ export class PollLoop {
   }
 }
 
-/** Shortens a wait by up to a tenth, so that workers that start together do not poll together, and no poll is late. */
+/**
+ * Shortens a wait by up to a tenth, so that workers that start together do not poll together. Never lengthens it, so
+ * that no poll is late.
+ */
 function jittered(ms: number): number {
   return ms * (1 - Math.random() / 10)
 }
