@@ -181,7 +181,7 @@ describe('an OIDC access token', () => {
   })
 })
 
-test('participantsClaim restricts a token to the named participants; a token without it gets 401', async () => {
+test('participantsClaim restricts a token to its participants; one without the claim gets 401', async () => {
   const bound = await openHttpFixture(db, { oidc: readOidcOptions(SETTINGS({ participantsClaim: 'tenants' })) })
   onTestFinished(() => bound.close())
   const item = await enqueue(db, { participantId: 'oidc-mine' })

@@ -92,7 +92,7 @@ describe.for([1, 2, 3])('the full trail of random operations (seed %i)', (seed) 
   })
   afterAll(() => db.drop())
 
-  test('reproduces every column of every pending row, every ten operations', async () => {
+  test('reproduces every column of every pending row, checked after every ten operations', async () => {
     const { folded, pending } = await foldTrails(db)
     expect(folded).toEqual(pending)
     expect(foldsThatDiffer).toEqual([])

@@ -531,7 +531,7 @@ describe('the hold reason LIMIT_UNREADABLE', () => {
     expect(await payAll([dollars])).toEqual(['LIMIT_UNREADABLE'])
   })
 
-  test('needs two people for a release if the approval limit does; only count limits then count it', async () => {
+  test('needs two people to release if the approval limit does; only count limits count the item', async () => {
     const subject = buildSubject()
     await setLimit(approvalAbove('100', 2, subject))
     const amount = await setLimit(amountPerDay('100', subject))

@@ -136,7 +136,7 @@ describe('the head of a stream', () => {
   })
 })
 
-describe('the failure of an ordered item', () => {
+describe('the failure of an item of a stream', () => {
   test.for(['by default', 'continue'] as const)('unblocks the next item (policy: %s)', async (policy) => {
     const stream = new Stream(db)
     if (policy === 'continue') await setParticipantOutboxPolicy(olga.control, stream.participantId, 'continue')
@@ -274,7 +274,7 @@ describe('the failure of an ordered item', () => {
     ])
   })
 
-  test('can have the policies continue and halt only (22023)', async () => {
+  test('is handled by a valid policy: set_participant_outbox_policy refuses all others (22023)', async () => {
     const asked: [string | null, string | null][] = [
       ['p', null],
       ['p', 'HALT'],

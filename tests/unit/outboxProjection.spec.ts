@@ -213,7 +213,7 @@ describe('project_ledger_block', () => {
   })
 })
 
-test('latency_range returns the smallest range end that is not below the latency', async () => {
+test('latency_range returns the smallest range end that is at least the latency', async () => {
   for (const [latency, end] of [
     [0, 1],
     ...LATENCY_RANGES.flatMap((range, index) => [

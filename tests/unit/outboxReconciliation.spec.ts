@@ -76,7 +76,7 @@ describe('finish_reconciliation', () => {
     expect((await reconcileEntries(db, railType, twice)).counts).toEqual({ ...NOTHING, paidTwice: 1 })
   })
 
-  test('counts an entry that a second file repeats only once, even without a bank reference', async () => {
+  test('counts an entry only once if a second file repeats it, even without a bank reference', async () => {
     for (const bankReference of ['B-1', null]) {
       const { outboxId, railType } = await enqueuePaid(db)
       const entries = [{ outboxId, bankReference }]

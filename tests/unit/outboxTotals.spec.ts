@@ -381,7 +381,7 @@ describe('stored counts of the queue', () => {
     expect(await storedParts()).toBeNull()
   })
 
-  test('are renewed only when due; the status counts the items itself if they are too old', async () => {
+  test('are renewed only when due; if they are too old, the status counts the items itself', async () => {
     await enqueue(db)
     await count(1)
     await enqueue(db)

@@ -349,7 +349,7 @@ describe('a rail book behind HTTP', () => {
     expect((await callRail(rail({ bookUrl: server.url }), railRequest())).kind).toBe('notSent')
   })
 
-  it('closes with a connection still open', async () => {
+  it('closes even while the connection of a client is open', async () => {
     const server = await serveRailBook({ file: bookFile })
     const loaded = rail({ bookUrl: server.url })
     await callRail(loaded, railRequest())

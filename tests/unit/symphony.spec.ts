@@ -123,7 +123,7 @@ describe('a payment through Symphony', () => {
       })
     })
 
-    test('is not queried before the enqueue if the schema accepts the payload', async () => {
+    test('causes no extra query before the enqueue if the schema accepts the payload', async () => {
       await using symphony = open([{ type: railType, payload: refusing(() => false) } as const])
       const sent: string[] = []
       await symphony.transaction((tx) => {
