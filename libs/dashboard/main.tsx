@@ -8,7 +8,7 @@ import { openSession } from './data/session.js'
 
 startTheme()
 openSession()
-// The identity provider has redirected the browser back.
+// Finishes the sign-in, because the identity provider has redirected the browser back.
 if (location.search.includes('state=')) void import('./app/SignIn.js').then(({ finishSignIn }) => finishSignIn())
 startRouter()
 startClock()

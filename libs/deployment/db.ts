@@ -74,7 +74,7 @@ export function revokeOwnerFromLogin(login: string): string {
 
 /**
  * Switches to the owner role and the schema. COMMENT locks the schema until COMMIT. Only deployments take this lock,
- * and it blocks nothing else. An advisory lock could be held by any login.
+ * and it blocks nothing else. An advisory lock would not be safe, because any login could hold it.
  */
 export function enterSchemaAsOwner(schema: string): string {
   const name = quoteIdentifier(schema)

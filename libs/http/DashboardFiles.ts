@@ -32,7 +32,8 @@ export class DashboardFiles {
   }
 
   /**
-   * Returns index.html. The server sends it for every path of the dashboard, whose script chooses the view by the path.
+   * Returns index.html, the only page of the dashboard. The server also sends it for unknown paths that a browser
+   * opens.
    */
   get page(): DashboardFile | undefined {
     return this.#files.get(INDEX)

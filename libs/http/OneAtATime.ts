@@ -17,8 +17,8 @@ export class OneAtATime {
   }
 
   /**
-   * Throws RATE_LIMITED while other work of this caller, or the maximum over all callers, runs. Returns the function
-   * that ends the work.
+   * Throws RATE_LIMITED if other work of this caller is running, or if the maximum over all callers is reached. Returns
+   * the function that ends the work.
    */
   begin(identity: Identity): () => void {
     const name = rateLimitKey(identity)

@@ -252,7 +252,7 @@ async function send({ method, path, inputs, hasToken, type, body }) {
   return { head: response.status + ' ' + response.statusText + ', request ' + response.headers.get('x-request-id'), text }
 }
 
-/** Returns the beginning of an answer, cut off after ANSWER_MS or SHOWN_MAX characters. */
+/** Returns the beginning of an answer, cut off after ANSWER_MS milliseconds or SHOWN_MAX characters. */
 async function readText(response) {
   if (response.body === null) return ''
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()

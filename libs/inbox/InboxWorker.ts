@@ -126,7 +126,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
 
   async #poll(): Promise<PollResult> {
     const pollAgain = await this.#claimMore()
-    // Without a free slot, the loop waits until a slot becomes free.
+    // If no slot is free, the loop waits until the end of a handler wakes it.
     if (pollAgain || this.#slots.free === 0) return { pollAgain }
     const next = await nextInboxEvent(this.#role)
     return { pollAgain, idleMs: next === null ? undefined : Math.max(MIN_IDLE_MS, next.inMs) }

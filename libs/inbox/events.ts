@@ -25,7 +25,7 @@ export type InboxWorkerEvent =
   | ({ readonly type: 'inbox.handlerNotCalled'; readonly error: unknown } & AboutMessage)
   /** The claim ended before the handler. This is an expected race; the handler's writes were rolled back. */
   | ({ readonly type: 'inbox.fenceLost' } & AboutMessage)
-  /** Another operation failed. Its claims expire by themselves. */
+  /** An operation outside a handler failed. Its claims expire by themselves. */
   | { readonly type: 'inbox.fault'; readonly during: string; readonly error: unknown }
 
 export type OnInboxWorkerEvent = (event: InboxWorkerEvent) => void

@@ -24,7 +24,7 @@ export interface InboxWorkerOptions {
   readonly leaseSeconds?: number
   /** Maximum number of attempts. A message becomes dead when the last one fails. @default 20 */
   readonly attemptsMax?: number
-  /** Maximum number of messages per claim, and never more than free slots. @default 50 */
+  /** Maximum number of messages per claim. A claim never takes more messages than there are free slots. @default 50 */
   readonly batchSize?: number
   /** Maximum number of concurrent handlers in this process, each with its own connection. @default 5 */
   readonly concurrency?: number

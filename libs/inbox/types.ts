@@ -42,7 +42,9 @@ export interface MessageContent {
   readonly payload: JsonObject
 }
 
-/** Key and fence of a claimed message, for `ack`, `abandon` and `fail`. */
+/**
+ * Key of a claimed message and its fence, for `ack`, `abandon` and `fail`. The fence is a UUID that proves the claim.
+ */
 export interface InboxClaimRef extends InboxKey {
   readonly fence: string
 }

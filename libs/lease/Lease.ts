@@ -23,7 +23,7 @@ interface RenewedRequest extends LeaseRequest {
  *
  * `signal` aborts before the database grants the resource to another owner, whether or not the database answers. Code
  * of this process may still run after the loss: a busy event loop, a stopped process or a sleeping machine notices the
- * loss only when it continues. Fence such writes at their target with `fencingToken`.
+ * loss only when it continues. To stop late writes, compare `fencingToken` at the target of each write.
  */
 export class Lease implements AsyncDisposable {
   readonly resource: string

@@ -46,10 +46,10 @@ export class Leases {
   }
 
   /**
-   * Waits for the lease, calls the function, and releases the lease when the function ends. If the lease is lost
-   * before, aborts the function's signal, and calls the function again with a new lease. Two calls never overlap. Ends
-   * when the function returns or throws while it holds the lease, or when `options.signal` aborts and the function has
-   * ended.
+   * Waits for the lease, calls the function, and releases the lease when the function ends. If the lease is lost before
+   * the function ends, aborts the function's signal, and later calls the function again with a new lease. Two calls
+   * never overlap. Ends when the function returns or throws while it holds the lease, or when `options.signal` aborts
+   * and the function has ended.
    */
   async runAsLeader<T>(resource: string, lead: LeaderFunction<T>, options: LeaderOptions = {}): Promise<T | undefined> {
     return runAsLeader({ leases: this, onEvent: this.#onEvent }, resource, lead, options)

@@ -105,7 +105,7 @@ function claimValues({ resource, owner, leaseId }: LeaseRef): readonly string[] 
   return [requiredId('resource', resource), requiredId('owner', owner), requiredUuid('leaseId', leaseId)]
 }
 
-/** One hour to ten years. */
+/** Seconds, from one hour to ten years. */
 const IDLE_SECONDS: Bounds = Object.freeze({ min: 3_600, max: 315_360_000 })
 
 /** Row of a page, without the lease id. Times are text with microseconds. */

@@ -97,8 +97,8 @@ export class Fleet {
 
   #startWorkers(member: Member): void {
     if (!servedHere.has(member.identity)) return this.#runWorkers(member)
-    // After a change of its URL, this fleet itself still serves the database and is about to stop. Then no event is
-    // emitted.
+    // Emits no event if this fleet itself serves the database under an earlier URL, because it is about to stop those
+    // workers.
     const isOurs = [...this.#workers.keys()].some(({ identity }) => identity === member.identity)
     if (!isOurs) this.#onEvent({ type: 'platform.alreadyServed', database: member.name })
     this.#waitFor(member)

@@ -47,7 +47,7 @@ export interface CallOptions {
 }
 
 export interface DispatchOptions extends CallOptions {
-  /** Returns the context that the adapter receives, with members added. @default the context itself */
+  /** Returns the context for the adapter, such as one with more members. @default the context itself */
   readonly contextOf?: (context: RailContext) => RailContext
   /**
    * Called with an answer that arrives after the call was stopped. Such an answer is evidence, not the result. Not

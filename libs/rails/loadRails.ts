@@ -86,8 +86,8 @@ const CODES_MAX = 10_000
 const SETTLEMENT_DAYS = Object.freeze({ min: 0, max: 60 })
 
 /**
- * Checks the exports of a rail file and fills in defaults, by type. Refuses every faulty declaration at start and names
- * the rail and the field. Otherwise the first payment would find the fault.
+ * Checks the exports of a rail file. Returns the rails by type, with defaults filled in. Refuses a faulty declaration
+ * at the start and names the rail and the field. Otherwise the first payment would find the fault.
  */
 export function loadRails(rails: unknown, options: LoadOptions = {}): ReadonlyMap<string, LoadedRail> {
   if (!Array.isArray(rails)) throw new InvalidArgumentError('rails', `expected an array of rails, got ${kindOf(rails)}`)

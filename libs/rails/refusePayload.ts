@@ -3,7 +3,7 @@ import { RAIL_TIMEOUT_DEFAULT_MS, readSchema, type LoadedContract } from './load
 import type { TopicContracts } from './types.js'
 import { validatePayload } from './validatePayload.js'
 
-/** Contracts of a process by rail or by topic. The process refuses payloads that they refuse. */
+/** Contracts of a process by rail or by topic. The process enqueues only payloads that these contracts accept. */
 export type KnownContracts = ReadonlyMap<string, LoadedContract>
 
 export function loadTopics(topics: TopicContracts): KnownContracts {

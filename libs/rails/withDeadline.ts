@@ -60,7 +60,7 @@ export abstract class TimedWork<Value, Result> implements AbortListener {
   #reject: ((error: unknown) => void) | undefined
   #isStopped = false
   #settled: Settled<Value> | undefined
-  /** Resolves the `end` of work whose wait was stopped. */
+  /** Resolves the promise `end` when the work ends after its wait was stopped. */
   #resolveEnd: ((settled: Settled<Value>) => void) | undefined
 
   protected abstract work(context: WorkContext): Value | Promise<Value>

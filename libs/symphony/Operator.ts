@@ -120,7 +120,9 @@ export class Operator {
     await noteOutboxItem(this.#control, outboxId, note, assignee)
   }
 
-  /** Cancels a payment that no call can still pay; it ends FAILED. Otherwise throws `NotCancellableError`. */
+  /**
+   * Cancels a payment, which ends FAILED. Throws `NotCancellableError` if a call may have paid it or may still pay it.
+   */
   cancel({ outboxId, reason }: { readonly outboxId: string } & WithReason): Promise<CancelledItem> {
     return cancelOutboxItem(this.#control, outboxId, reason)
   }

@@ -5,8 +5,8 @@
  * and a rail with scripted answers that records payments (`memoryRail`). `drain` runs the worker until nothing is due;
  * `advance` moves time. Nothing is mocked: the SQL functions are the real ones.
  *
- * All databases of a server share its clock, so time is moved by changing rows. The statement writes Symphony's tables
- * without their functions. It therefore changes only databases with the mark of this module.
+ * All databases of a server share its clock, so time is moved by changing rows. The statement that changes them
+ * bypasses Symphony's functions. It therefore works only in databases with the mark of this module.
  */
 export { memoryRail } from './memoryRail.js'
 export type { MemoryPayment, MemoryRail, MemoryRailOptions, ScriptedAnswer } from './memoryRail.js'

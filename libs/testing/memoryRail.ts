@@ -89,7 +89,7 @@ export function memoryRail<
       return payment === undefined ? { outcome: 'absent' } : { outcome: 'success', reference: payment.reference }
     },
   }
-  // Not enumerable, because a rail declaration with unknown fields is refused.
+  // Makes these members not enumerable, because the check of a rail declaration refuses unknown fields.
   for (const name of ['paid', 'calls', 'next']) Object.defineProperty(rail, name, { enumerable: false })
   return rail
 }

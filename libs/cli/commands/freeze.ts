@@ -92,7 +92,7 @@ async function place(flags: GivenFlags, cli: Cli): Promise<void> {
     if (!changed) return printResult({ frozen: true, changed }, 'Dispatch was frozen already.', flags, cli)
     const waiting = await countUnmarked(control)
     const epoch = await readDispatchEpoch(control)
-    // A worker may already have marked the pending payments. Then describes these marks.
+    // If a worker has already marked the pending payments, describes the marks instead of announcing them.
     const sentence = epoch === undefined || epoch.markedAt === null ? describeWaiting(waiting) : describeMarks(epoch)
     printResult({ frozen: true, changed, waiting }, `Dispatch is frozen. ${sentence}`, flags, cli)
   })

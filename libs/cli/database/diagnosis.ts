@@ -22,8 +22,8 @@ export async function requireStartChecks(
 }
 
 /**
- * Returns an error with the code of a finding. These codes come from SQL files of the doctor, so `ErrorCode` cannot
- * list them.
+ * Returns an error with the code of a finding. Codes of checks are the names of SQL files, so `ErrorCode` cannot list
+ * them.
  */
 export function findingError({ code, remedy }: Pick<Finding, 'code' | 'remedy'>, message: string): SymphonyError {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the command prints the code, and no program branches on it

@@ -19,7 +19,7 @@ import { packageVersion } from '../terminal/installation.js'
 interface ProcessHttpServerOptions extends Pick<HttpServerOptions, 'symphony'> {
   readonly log: Logger
   readonly accessToken: string | undefined
-  /** Options of the API and the dashboard; undefined serves neither. */
+  /** Options of the API and the dashboard. If undefined, neither is served. */
   readonly api?: Pick<HttpServerOptions, 'accessTokenOwner' | 'oidc' | 'searchKey' | 'limits' | 'alertRules'>
   readonly webhooks?: WebhookSources | undefined
 }

@@ -48,7 +48,7 @@ export interface AlertNotice {
   readonly at: string
 }
 
-/** Topic of the messages that carry notices. Processes with `--notify` dispatch it. */
+/** Topic of the messages that carry notices. Processes with `--notify` dispatch these messages. */
 export const ALERT_TOPIC = 'symphony.alerts'
 
 /** Rail by which a worker sends notices. Retries every failure. */

@@ -10,8 +10,8 @@ interface TerminalOptions {
   readonly stderr: Stream
   readonly env: Readonly<Record<string, string | undefined>>
   /**
-   * Name under which the user called this program, which printed commands use, and the program's commands. @default
-   * symphony
+   * Name under which the user called this program, and the names of its commands. Printed commands use this name.
+   * @default symphony
    */
   readonly program?: { readonly name: string; readonly commands: readonly string[] }
 }

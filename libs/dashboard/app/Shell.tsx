@@ -24,7 +24,7 @@ export function Shell({ children }: { readonly children: ComponentChildren }) {
   // Moves the focus to the new page for screen readers, and scrolls to the top.
   useEffect(() => {
     if (!isFirst.current) {
-      // Skipped if the page itself has set the focus.
+      // Leaves the focus where it is if the page itself has set it.
       if (main.current?.contains(document.activeElement) !== true) main.current?.focus({ preventScroll: true })
       scrollTo(0, 0)
     }

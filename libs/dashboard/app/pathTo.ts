@@ -1,4 +1,4 @@
-/** Returns the address of a page. Ids may contain any printable character. */
+/** Returns the address of a page. Encodes its parts, because ids may contain any printable character. */
 export function pathTo(parts: readonly string[], query: Readonly<Record<string, string>> = {}): string {
   const given = Object.entries(query).filter(([, value]) => value !== '')
   const search = given.length === 0 ? '' : `?${new URLSearchParams(given)}`

@@ -9,7 +9,7 @@ export function hasScope(scope: Scope): boolean {
   return me.value?.scopes.includes(scope) ?? false
 }
 
-/** Returns whether a recorded actor is the signed-in person. Compares names like `person_key` in the schema. */
+/** Returns whether a recorded actor is the signed-in person. Compares names as the SQL function `person_key` does. */
 export function isMe(actor: string): boolean {
   return me.value !== null && personKey(me.value.owner) === personKey(actor)
 }

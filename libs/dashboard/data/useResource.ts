@@ -81,7 +81,7 @@ async function askEvery(everyMs: number, poll: () => void, left: AbortSignal): P
 function createResource<T>(load: (signal: AbortSignal) => Promise<T>) {
   const state = signal<Resource<T>>({ value: undefined, problem: undefined, isLoading: true })
   let current: AbortController | undefined
-  // A newer request or leaving the page aborts the current request, and drops its answer.
+  // A newer request aborts the current one and drops its answer. So does leaving the page.
   const refresh = async () => {
     current?.abort()
     const controller = new AbortController()

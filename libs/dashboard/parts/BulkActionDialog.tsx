@@ -83,7 +83,7 @@ interface ProgressProps<T> {
 function Progress<T extends Named>({ all, result, isEnded, onStop, onClose }: ProgressProps<T>) {
   const { done, refused, failure } = result
   const button = useRef<HTMLButtonElement>(null)
-  // Focuses the new button, because the one with the focus no longer exists.
+  // Focuses the new button, because the button that had the focus no longer exists.
   useLayoutEffect(() => button.current?.focus(), [isEnded])
   const untried = all.length - done.length - refused.length
   return (

@@ -19,7 +19,7 @@ export function listFilterOf(query: Readonly<Record<string, string>>): ListFilte
   }
 }
 
-/** Rail that `symphony start` adds without settings. It moves no money. */
+/** Rail that `symphony start` adds if no rails are given. It moves no money. */
 export const SIMULATED = 'simulated'
 
 /** Returns the rails with pending payments or a worker; `simulated` if none is known. */

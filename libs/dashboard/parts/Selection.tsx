@@ -40,7 +40,9 @@ interface SelectBoxProps {
   readonly selection: Selection
 }
 
-/** Checkbox of a row. Reads the selection itself, because a virtual list caches its cells. */
+/**
+ * Checkbox of a row. Reads the selection itself, because a virtual list caches its cells and does not draw them again.
+ */
 export function SelectBox({ item: { outboxId, instructionId }, selection }: SelectBoxProps) {
   if (!maySelect()) return null
   return (

@@ -15,7 +15,7 @@ import { toLocal } from './TimeRange.js'
 interface SeriesPanelProps {
   /** Kind, rail and participant of the counted items. */
   readonly filter?: Omit<Parameters<typeof readSeries>[0], 'from' | 'to'>
-  /** Filters beside the range. */
+  /** Further filters, shown beside the range. */
   readonly children?: ComponentChildren
 }
 

@@ -1,7 +1,7 @@
 import { setQuery } from '../app/router.js'
 import { readClock } from '../data/clock.js'
 
-/** Presets by their names in the address. A preset ends now, so that a bookmark moves with the time. */
+/** Presets by their names in the address. A preset always ends now, also if it is opened from a bookmark. */
 const PRESETS: ReadonlyMap<string, { readonly label: string; readonly ms: number }> = new Map([
   ['1h', { label: 'Last hour', ms: 3_600_000 }],
   ['24h', { label: 'Last 24 hours', ms: 86_400_000 }],

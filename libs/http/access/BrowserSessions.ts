@@ -21,7 +21,7 @@ export type CookieRequest = Pick<FastifyRequest, 'headers' | 'method'>
 
 /**
  * Sessions of people who signed in to the dashboard. The cookie contains a random id and secret. The database stores
- * person and scopes, so every server with this login accepts the session, and an operator can revoke it.
+ * person and scopes, so every server with the same database login accepts the session, and an operator can revoke it.
  */
 export class BrowserSessions {
   readonly #auth: Role

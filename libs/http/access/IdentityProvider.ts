@@ -142,7 +142,7 @@ export class IdentityProvider {
     )
   }
 
-  /** Limits the requests to the provider, because unauthenticated callers cause them. */
+  /** Limits the rate of requests to the provider, because unauthenticated callers can cause them. */
   #limit(): void {
     const waitMs = this.#requests.waitMs()
     if (waitMs > 0) {

@@ -164,7 +164,7 @@ function isPage(value: unknown): value is Page {
   return isObject(value) && Array.isArray(value['items'])
 }
 
-/** Returns the paths of all values in an item. An object becomes several columns, a list one. */
+/** Returns the paths of all values in an item. An object becomes one column per field, a list becomes one column. */
 function columnsOf(schema: unknown, path: Column = []): readonly Column[] {
   const properties = memberOf(schema, 'properties') ?? memberOf(objectIn(schema), 'properties')
   if (!isObject(properties)) return [path]

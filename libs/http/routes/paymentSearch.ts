@@ -32,8 +32,8 @@ import {
 } from './parameters.js'
 
 /**
- * Lists payments by filters. Queue and ledger contain a payment as soon as it commits. Filters by amount or destination
- * and other orders need the search table, which is a few seconds behind.
+ * Lists payments by filters. Queue and ledger contain a payment as soon as it commits. The filters by currency, amount
+ * and destination and the option `sort` need the search table, which is a few seconds behind.
  */
 
 const BY_ID = { list: 'outbox', parts: { id: UUID_PART } }
@@ -153,7 +153,10 @@ function noSearch(detail: string): ProblemError {
   return new ProblemError('DESTINATION_SEARCH_UNAVAILABLE', detail)
 }
 
-/** Above this number of blocks whose destinations are not hashed, a search is refused: about a minute of sealing. */
+/**
+ * Maximum number of blocks whose destinations are not hashed yet, about a minute of sealing. If there are more, a
+ * search by destination is refused.
+ */
 const BLOCKS_BEHIND_MAX = 60n
 
 /** Returns whether the current state of an item matches the filters, except those of the search table. */

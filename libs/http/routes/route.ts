@@ -138,7 +138,7 @@ function requiredBody(body: unknown): unknown {
   return body
 }
 
-/** Returns a function that returns a valid value, and throws a problem for an invalid one. */
+/** Returns a check that returns a valid value unchanged and throws a problem for an invalid one. */
 function checker(schema: TSchema, code: ProblemCode): (value: unknown) => unknown {
   const compiled = Compile(schema)
   return (value) => {

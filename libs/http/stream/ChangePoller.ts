@@ -64,8 +64,8 @@ export class ChangePoller {
   }
 
   async #poll(): Promise<void> {
-    // The first poll records the items before it sends a status. A client with a status therefore gets every later
-    // change.
+    // The first poll records the items before it sends a status. So a client that has received a status also receives
+    // every later change of an item.
     await this.#pollItems()
     await this.#pollStatus()
     const event: LookedEvent = { at: systemClock.now().toISOString() }

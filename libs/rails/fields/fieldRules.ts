@@ -146,7 +146,7 @@ const EACH = '*'
 const RULES_MAX = 200
 const POINTER = /^(?:\/(?:[^~/]|~[01])+){1,32}$/
 
-/** Item whose payload has encrypted fields. A ciphertext can be decrypted for this payment only. */
+/** Item whose payload has encrypted fields. Its ciphertexts can be decrypted only with the ids of this payment. */
 export interface EncryptedItem {
   readonly instructionId: string
   readonly idempotencyKey: string

@@ -75,7 +75,7 @@ export function createHttpRail<const Type extends string, Payload extends object
   }
   const { status } = http
   const { onUnknown } = options
-  // For the types only: `resolveHttpOptions` refuses `inquire` without a status.
+  // The case `inquire` exists only for the compiler: `resolveHttpOptions` refuses `inquire` without a status.
   if (status === undefined) return { ...rail, onUnknown: onUnknown === 'inquire' ? 'hold' : onUnknown }
   return {
     ...rail,

@@ -150,7 +150,7 @@ function lineOf({ reference, amount, currency, once }: BookPayment, now: Date): 
 
 /** Syncs the folder, because the name of a new file must survive a power cut too. */
 function syncFolder(folder: string): void {
-  // Windows has no such call, and does not need it.
+  // Windows cannot sync a folder, and does not need to.
   if (process.platform === 'win32') return
   const fd = openSync(folder, 'r')
   fsyncSync(fd)

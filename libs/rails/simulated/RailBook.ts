@@ -1,6 +1,6 @@
 /** Payments of the simulated rail, stored outside Symphony's database. Tests reconcile the ledger with it. */
 export interface RailBook {
-  /** Records a payment. Resolves only when it is on disk. */
+  /** Records a payment. Resolves only when the payment is on disk. */
   pay(payment: BookPayment, signal: AbortSignal): Promise<BookReceipt>
   /** Returns the rail's own reference of a payment under Symphony's reference. */
   find(reference: string, signal: AbortSignal): Promise<string | undefined>

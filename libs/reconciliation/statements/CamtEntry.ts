@@ -70,8 +70,8 @@ export function joinDetail({
 }
 
 /**
- * Returns the booked amount of the transaction. If the instructed amount has another currency, returns that amount,
- * because the payload contains it. Returns null if the bank gives only the sum of several transactions.
+ * Returns the booked amount of the transaction. If the instructed amount has another currency, returns the instructed
+ * amount, because the payload contains that one. Returns null if the bank gives only the sum of several transactions.
  */
 function chooseAmount(entry: CamtFields, detail: CamtFields, isOnlyDetail: boolean): CamtAmount | null {
   const ofEntry = isOnlyDetail ? entry : null

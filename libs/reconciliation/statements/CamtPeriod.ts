@@ -37,7 +37,7 @@ export class CamtPeriod {
     const day = this.#balanceDay
     if (day !== undefined) {
       if (this.#balanceType === 'OPBD') this.#opening = day
-      // The previous closing balance (PRCD) has the last day of the previous statement.
+      // The previous closing balance (PRCD) has the date of the last day before this statement.
       if (this.#balanceType === 'PRCD') this.#opening ??= day + DAY_MS
       else {
         this.#firstBalance = Math.min(this.#firstBalance ?? day, day)
@@ -64,7 +64,10 @@ export class CamtPeriod {
   }
 }
 
-/** Returns the exclusive end. Banks write 23:59:59 for the end of a day; some write one day as 00:00 to 00:00. */
+/**
+ * Returns the exclusive end. Many banks write 23:59:59 for the end of a day. Some write a whole day as 00:00 to 00:00
+ * of the same day.
+ */
 function endOf(from: number, to: number): number {
   const end = to % MINUTE_MS >= 59_000 ? Math.ceil(to / MINUTE_MS) * MINUTE_MS : to
   return end > from ? end : Math.floor(end / DAY_MS) * DAY_MS + DAY_MS

@@ -163,8 +163,8 @@ export class CamtReader {
   }
 
   /**
-   * Returns a supported child element. It must have the prefix and namespace of the document. Letting the parser
-   * resolve namespaces would double the time.
+   * Returns the supported child element with this name. Refuses another prefix or namespace than that of the document.
+   * The parser could resolve namespaces itself, but would take twice as long.
    */
   #findKnown(tag: SaxesTagPlain, children: Known['children']): Known | undefined {
     if (children === undefined) return undefined

@@ -67,7 +67,7 @@ async function runEvidence(flags: GivenFlags, cli: Cli): Promise<void> {
   cli.terminal.print(`To check it: symphony evidence check ${folder}`)
 }
 
-/** Prints the findings of a refused bundle, because no file contains them. */
+/** Prints the findings that prevented a bundle, because no file contains them. */
 function printFindings({ found }: EvidenceError, cli: Cli): void {
   if (found === undefined) return
   if (!found.doctor.ok) printDiagnosis(found.doctor, cli)

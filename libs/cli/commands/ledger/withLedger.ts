@@ -62,8 +62,8 @@ export function publicKeyOption(): Option {
 }
 
 /**
- * Reads a rail book for the audit, with one effect per payment of the rail. Imports the rails module here, because only
- * `--book` needs it.
+ * Reads a rail book for the audit. Returns one effect per payment of the rail. Imports the rails module here, because
+ * only `--book` needs it.
  */
 export async function readRailEffects(bookFile: string): Promise<readonly RailEffect[]> {
   const { readBook } = await import('../../../rails/index.js')

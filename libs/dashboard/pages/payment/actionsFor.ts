@@ -40,7 +40,9 @@ export interface SelectableRow {
   readonly replacedBy?: string | null
 }
 
-/** Returns the bulk actions for a row. One person can release a hold with a known outcome. */
+/**
+ * Returns the bulk actions for a row. A hold with a known outcome can also be released, which one person may decide.
+ */
 export function bulkActionsFor(row: SelectableRow): readonly BulkAction[] {
   const { item, proposal = null, redrivenAs = [], replacedBy = null } = row
   const isSentAgain = redrivenAs.length > 0 || replacedBy !== null

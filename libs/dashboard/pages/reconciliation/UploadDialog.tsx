@@ -19,7 +19,10 @@ interface Compared {
   readonly result: Reconciled
 }
 
-/** Compares a statement in a dry run and shows the result. Stores it when the person confirms. */
+/**
+ * Compares a statement in a dry run and shows the result. When the person confirms, uploads it again and stores the
+ * run.
+ */
 export function UploadDialog({ onClose, onDone }: UploadDialogProps) {
   const [compared, setCompared] = useState<Compared | null>(null)
   return (
