@@ -45,7 +45,7 @@ COMMENT ON TABLE api_keys IS 'Keys of the HTTP API, each with its scopes and its
 COMMENT ON COLUMN api_keys.secret_hash IS 'SHA-256 of the secret half of the key.';
 COMMENT ON COLUMN api_keys.owner IS 'Person this key acts as. A two-person decision must be approved by a different person.';
 COMMENT ON COLUMN api_keys.participants IS 'Participants that the key is restricted to; null means all.';
-COMMENT ON COLUMN api_keys.last_used_at IS 'Hour of the latest use. With a finer time, each request would write.';
+COMMENT ON COLUMN api_keys.last_used_at IS 'Hour of the latest use. A finer time would make each request write this row.';
 
 -- table browser_sessions of symphony_owner
 CREATE TABLE browser_sessions (
@@ -108,7 +108,7 @@ CREATE TABLE dispatch_epochs (
 ) WITH (fillfactor=20);
 COMMENT ON TABLE dispatch_epochs IS 'One row per run of a server on which this database dispatched, with its heartbeats and its freeze. The newest row is in force.';
 COMMENT ON COLUMN dispatch_epochs.epoch_id IS 'Random id, so that a restored copy never creates the same epoch. Workers send it with each claim.';
-COMMENT ON COLUMN dispatch_epochs.system_identifier IS 'System identifier from pg_control_system(); null, and not compared, if the function is not allowed.';
+COMMENT ON COLUMN dispatch_epochs.system_identifier IS 'System identifier from pg_control_system(); null if the server does not allow the call. Null is not compared.';
 COMMENT ON COLUMN dispatch_epochs.timeline IS 'Timeline of the WAL: a promotion and a recovery to a point in time begin a new one.';
 COMMENT ON COLUMN dispatch_epochs.beat_no IS 'Number of heartbeats in this epoch. If a worker has received a higher number, commits were lost.';
 COMMENT ON COLUMN dispatch_epochs.synchronous IS 'Whether commits waited for a standby at the last heartbeat.';
@@ -207,7 +207,7 @@ COMMENT ON TABLE ledger_projection IS 'Position of the projection: one row, chan
 COMMENT ON COLUMN ledger_projection.last_block IS 'Last block whose rows are projected; 0 before the first.';
 COMMENT ON COLUMN ledger_projection.projected_to IS 'Time at which that block was sealed; null before the first.';
 COMMENT ON COLUMN ledger_projection.hashed_block IS 'Last block whose destinations are hashed; 0 before the first.';
-COMMENT ON COLUMN ledger_projection.hash_key IS 'Name of the key of those hashes, derived from the key; null before the first.';
+COMMENT ON COLUMN ledger_projection.hash_key IS 'Name of the key that hashed the destinations, derived from the key; null before the first hash.';
 
 -- table ledger_verification_passes of symphony_owner
 CREATE TABLE ledger_verification_passes (
@@ -352,7 +352,7 @@ CREATE INDEX ix_limit_usage_expired ON outbox_limit_usage USING btree (expires_a
 COMMENT ON INDEX ix_limit_usage_expired IS 'Lease repair: expired buckets. One entry per bucket.';
 COMMENT ON TABLE outbox_limit_usage IS 'Payments that count against a limit, in buckets of a hundredth of its window. Repair deletes expired buckets.';
 COMMENT ON COLUMN outbox_limit_usage.expires_at IS 'End of the bucket plus the window: until then the whole bucket counts.';
-COMMENT ON COLUMN outbox_limit_usage.used IS 'Sum of amounts, or number of payments, as the kind of the limit.';
+COMMENT ON COLUMN outbox_limit_usage.used IS 'Sum of amounts for a limit of kind amount; number of payments for kind count.';
 COMMENT ON COLUMN outbox_limit_usage.exceeded_at IS 'Time at which a payment exceeded the limit. Later payments are held until the bucket expires or the limit is set again.';
 
 -- table outbox_limits of symphony_owner
@@ -385,7 +385,7 @@ COMMENT ON COLUMN outbox_limits.kind IS 'approval: holds a payment above the lim
 COMMENT ON COLUMN outbox_limits.limit_value IS 'Amount in the currency; for the kind count a number of payments.';
 COMMENT ON COLUMN outbox_limits.window_seconds IS 'Length of the rolling window; null for the kind approval.';
 COMMENT ON COLUMN outbox_limits.approvals IS 'Number of people who release a payment above the limit: 1 or 2; null for the other kinds.';
-COMMENT ON COLUMN outbox_limits.set_at IS 'Time at which a second person approved the rule. It ends the excess of an earlier version.';
+COMMENT ON COLUMN outbox_limits.set_at IS 'Time at which a second person approved the rule. Earlier values of exceeded_at no longer hold payments.';
 
 -- view outbox_operational_status of symphony_owner
 CREATE VIEW outbox_operational_status WITH (security_barrier=true) AS
@@ -522,8 +522,8 @@ CREATE TABLE outbox_queue_counts (
   CONSTRAINT outbox_queue_counts_pkey PRIMARY KEY (singleton)
 );
 COMMENT ON TABLE outbox_queue_counts IS 'One row: the last counts of a large queue. Heartbeats write it, and outbox_queue_status reads it.';
-COMMENT ON COLUMN outbox_queue_counts.count_again_after IS 'Twenty times as long as the count took, at least five seconds: counting takes at most 5 % of one core.';
-COMMENT ON COLUMN outbox_queue_counts.parts IS 'Rows of outbox_queue_parts; null for a queue that is small.';
+COMMENT ON COLUMN outbox_queue_counts.count_again_after IS 'Time until the next count: 20 times as long as the count took, so at most 5 % of one core; at least 5 s.';
+COMMENT ON COLUMN outbox_queue_counts.parts IS 'Rows of outbox_queue_parts as JSON; null for a small queue, which each reader counts.';
 
 -- view outbox_queue_parts of symphony_owner
 CREATE VIEW outbox_queue_parts WITH (security_barrier=true) AS
@@ -633,7 +633,7 @@ CREATE TABLE outbox_rails (
 COMMENT ON TABLE outbox_rails IS 'Rails as processes declared them: field classes and the money flag. Conflicting declarations keep the stricter value.';
 COMMENT ON COLUMN outbox_rails.money IS 'Whether the rail moves money. False only if every declaration was false, as for a rail of messages.';
 COMMENT ON COLUMN outbox_rails.fields IS 'Class of each payload field, by JSON pointer: public, masked, forbidden or encrypted. A field without an entry is public.';
-COMMENT ON COLUMN outbox_rails.declared_by IS 'Name that the last process to declare the rail gave itself.';
+COMMENT ON COLUMN outbox_rails.declared_by IS 'Name of the process that made the last declaration, as that process gave it.';
 COMMENT ON COLUMN outbox_rails.declared_login IS 'Database login of that process.';
 COMMENT ON COLUMN outbox_rails.served_at IS 'Time of the latest declaration by a worker that serves the rail; null if only an API declared it.';
 
@@ -720,7 +720,7 @@ CREATE TABLE outbox_workers (
   CONSTRAINT outbox_workers_pkey PRIMARY KEY (worker_id)
 );
 COMMENT ON TABLE outbox_workers IS 'Latest heartbeat of each worker. A worker without a row may still claim and complete.';
-COMMENT ON COLUMN outbox_workers.stopped_at IS 'Time at which the worker deregistered. Lists leave it out; alerts use its last report for a day.';
+COMMENT ON COLUMN outbox_workers.stopped_at IS 'Time at which the worker deregistered. Lists omit the worker; alerts use its last report for a day.';
 
 -- table participant_outbox_policies of symphony_owner
 CREATE TABLE participant_outbox_policies (
@@ -783,7 +783,7 @@ COMMENT ON INDEX ix_attempts_failed IS 'List of FAILED items, the latest first. 
 CREATE INDEX ix_attempts_recorded ON payment_outbox_attempts USING btree (recorded_xid);
 COMMENT ON INDEX ix_attempts_recorded IS 'Sealing: rows after a given transaction, in order. About six bytes per row.';
 CREATE UNIQUE INDEX payment_outbox_attempts_one_terminal_per_outbox ON payment_outbox_attempts USING btree (outbox_id) WHERE state = ANY (ARRAY['DISPATCHED'::outbox_attempt_state, 'FAILED'::outbox_attempt_state]);
-COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'A second terminal outcome of one item is refused by this index. Enqueue, redrive and status read it. One entry per terminal item.';
+COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'Refuses a second terminal outcome of one item. Enqueue, redrive and status read it. One entry per terminal item.';
 CREATE TRIGGER payment_outbox_attempts_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_attempts FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_attempts ENABLE ALWAYS TRIGGER payment_outbox_attempts_is_append_only;
 COMMENT ON TABLE payment_outbox_attempts IS 'The ledger: one immutable row per attempt, numbered 1, 2, 3 … per item.';
@@ -812,12 +812,12 @@ CREATE TABLE payment_outbox_blocks (
   CONSTRAINT payment_outbox_blocks_pkey PRIMARY KEY (block_no)
 );
 CREATE INDEX ix_blocks_by_last_xid ON payment_outbox_blocks USING btree (last_xid);
-COMMENT ON INDEX ix_blocks_by_last_xid IS 'Check of one payment: the block of a row. One entry per block.';
+COMMENT ON INDEX ix_blocks_by_last_xid IS 'Verification of one payment: the block that covers a row. One entry per block.';
 CREATE TRIGGER payment_outbox_blocks_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_blocks FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_blocks ENABLE ALWAYS TRIGGER payment_outbox_blocks_is_append_only;
 COMMENT ON TABLE payment_outbox_blocks IS 'Blocks that seal the ledger. Each covers the rows after the previous block up to its own end.';
 COMMENT ON COLUMN payment_outbox_blocks.format IS 'Version of the column lists that the hashes of rows cover; see outbox_block_entries.';
-COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'End of the block, with last_kind and last_id, in the order (recorded_xid, kind, id). A full block ends with its last row, a partial one below the oldest transaction that was running.';
+COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'End of the block, with last_kind and last_id, in the order (recorded_xid, kind, id). A full block ends with its last row. A partial block covers all transactions before the oldest one that was running.';
 COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
 COMMENT ON COLUMN payment_outbox_blocks.entries IS 'Per row in order: kind (2 bytes), id (16), recorded_xid (8), SHA-256 of the row (32).';
 COMMENT ON COLUMN payment_outbox_blocks.root IS 'Root of the hash tree over the entries; see outbox_block_root.';
@@ -891,7 +891,7 @@ COMMENT ON COLUMN payment_outbox_identities.traceparent IS 'W3C traceparent of t
 COMMENT ON COLUMN payment_outbox_identities.is_message IS 'Whether the item is a message, not a payment. A redrive inherits it.';
 COMMENT ON COLUMN payment_outbox_identities.key_scope IS 'Caller of the HTTP API whose idempotency key this is; null for SQL callers and redrives.';
 COMMENT ON COLUMN payment_outbox_identities.stream_position IS 'Position in the ordered stream if it is not sequence_id: a redrive takes the position of the failed item.';
-COMMENT ON COLUMN payment_outbox_identities.outcome_topic IS 'Topic that receives the outcomes of this payment; null for none. In a message it is set, to the topic of the message, if the message reports an outcome.';
+COMMENT ON COLUMN payment_outbox_identities.outcome_topic IS 'Topic that receives the outcomes of this payment; null for none. A message that reports an outcome has its own topic here; other messages have null.';
 COMMENT ON COLUMN payment_outbox_identities.replaces IS 'First item of the payment that this payment replaces, for example after a return.';
 COMMENT ON COLUMN payment_outbox_identities.recorded_xid IS 'Transaction that wrote the row, which decides its position in the blocks.';
 
@@ -1036,7 +1036,7 @@ CREATE TABLE payment_search_destinations (
 );
 CREATE INDEX ix_payment_search_destinations_by_item ON payment_search_destinations USING btree (outbox_id);
 COMMENT ON INDEX ix_payment_search_destinations_by_item IS 'Retention: rows past their retention. One entry per row.';
-COMMENT ON TABLE payment_search_destinations IS 'HMAC-SHA-256 of the destinations of payments, with a key that only the API has. Without those that are encrypted or forbidden.';
+COMMENT ON TABLE payment_search_destinations IS 'HMAC-SHA-256 of the destinations of payments, with a key that only the API has. Encrypted and forbidden destinations are left out.';
 
 -- table reconciliation_closings of symphony_owner
 CREATE TABLE reconciliation_closings (
@@ -1078,7 +1078,7 @@ CREATE TRIGGER reconciliation_entries_is_append_only BEFORE DELETE OR UPDATE OR 
 ALTER TABLE reconciliation_entries ENABLE ALWAYS TRIGGER reconciliation_entries_is_append_only;
 COMMENT ON TABLE reconciliation_entries IS 'Booked entries of statements that name one of our payments; unknown entries only if the run kept them.';
 COMMENT ON COLUMN reconciliation_entries.entry_key IS 'Id of the payment, and SHA-256 of account, bank reference (without one the date), amount, currency and payment. An entry that a second file repeats has the same key. The id keeps the keys of one statement together in the index.';
-COMMENT ON COLUMN reconciliation_entries.occurrence IS 'Number of the entry among those of its file with this key.';
+COMMENT ON COLUMN reconciliation_entries.occurrence IS 'Number (1, 2, …) of the entry among the entries of its file with the same key.';
 COMMENT ON COLUMN reconciliation_entries.run_id IS 'First run that saw the entry.';
 COMMENT ON COLUMN reconciliation_entries.kind IS 'payout: a debit. reversal: a credit that returns a debit. debit_reversal: a debit that is marked as a reversal.';
 
@@ -1121,7 +1121,7 @@ CREATE INDEX ix_reconciliation_open_findings ON reconciliation_open_findings USI
 COMMENT ON INDEX ix_reconciliation_open_findings IS 'Metrics: number of open findings per kind, and the oldest critical one. One entry per open finding.';
 CREATE INDEX ix_reconciliation_open_findings_by_severity ON reconciliation_open_findings USING btree (severity, finding_id);
 COMMENT ON INDEX ix_reconciliation_open_findings_by_severity IS 'Lists: open findings, the most severe and newest first. One entry per open finding.';
-COMMENT ON TABLE reconciliation_open_findings IS 'Findings that no person has closed. The status reads them without passing the closed ones.';
+COMMENT ON TABLE reconciliation_open_findings IS 'Findings that no person has closed, in a table of their own, so that the status does not read closed ones.';
 
 -- table reconciliation_runs of symphony_owner
 CREATE TABLE reconciliation_runs (
@@ -1159,7 +1159,7 @@ COMMENT ON COLUMN reconciliation_runs.format IS 'Format of the statement; rail: 
 COMMENT ON COLUMN reconciliation_runs.reading_sha256 IS 'SHA-256 of the options of the reader: format, columns, decimal mark, date format, pattern of the reference.';
 COMMENT ON COLUMN reconciliation_runs.accounts IS 'Accounts of the statements, sorted.';
 COMMENT ON COLUMN reconciliation_runs.period_to IS 'End of the statements'' period, exclusive.';
-COMMENT ON COLUMN reconciliation_runs.keep_unknown IS 'Whether the run kept the unknown entries.';
+COMMENT ON COLUMN reconciliation_runs.keep_unknown IS 'Whether the run stored unknown entries: debits that name none of our payments.';
 COMMENT ON COLUMN reconciliation_runs.checked_from IS 'Payments dispatched from this time until checked_to had to be in a statement.';
 COMMENT ON COLUMN reconciliation_runs.entries IS 'Booked debits and reversals in the statement.';
 COMMENT ON COLUMN reconciliation_runs.counts IS 'Number of payments or entries per finding, and of matched payments.';
@@ -1202,7 +1202,7 @@ COMMENT ON INDEX ix_reconciliation_uploads_unmatched IS 'Decryption of amounts: 
 COMMENT ON TABLE reconciliation_uploads IS 'Entries of a statement that is being read. The end of the run deletes them, or lease repair after a day.';
 COMMENT ON COLUMN reconciliation_uploads.upload_id IS 'UUID of version 7: lease repair reads the age from it.';
 COMMENT ON COLUMN reconciliation_uploads.outbox_id IS 'First of the entry''s references that is a payment of ours.';
-COMMENT ON COLUMN reconciliation_uploads.is_matched IS 'Whether the entry is a debit, and the payment is DISPATCHED with its amount and currency, which cannot change.';
+COMMENT ON COLUMN reconciliation_uploads.is_matched IS 'Whether the entry is a debit of a DISPATCHED payment with the same amount and currency. This cannot change.';
 
 -- view scheduler_job_runs of symphony_owner
 CREATE VIEW scheduler_job_runs AS
@@ -1255,7 +1255,7 @@ CREATE INDEX ix_jobs_looked_at ON scheduler_jobs USING btree (GREATEST(next_due_
 COMMENT ON INDEX ix_jobs_looked_at IS 'Scheduler: jobs that are due, and the next due time. One entry per active job.';
 COMMENT ON TABLE scheduler_jobs IS 'Cron schedules, each identified by its name.';
 COMMENT ON COLUMN scheduler_jobs.missed_runs IS 'Treatment of occurrences that were missed while no scheduler ran: skip, once (the latest), all.';
-COMMENT ON COLUMN scheduler_jobs.next_due_at IS 'Next occurrence. One call of the scheduler creates the run and moves this time.';
+COMMENT ON COLUMN scheduler_jobs.next_due_at IS 'Next occurrence. The scheduler creates its run and advances this time in one call.';
 COMMENT ON COLUMN scheduler_jobs.revision IS 'Grows with every change. A scheduler creates runs only while the job has the revision that it read.';
 COMMENT ON COLUMN scheduler_jobs.schedule_error IS 'Reason why the latest scheduler could not parse the expression; null if it could.';
 COMMENT ON COLUMN scheduler_jobs.postponed_until IS 'Time before which schedulers ignore the job, because its expression could not be parsed; else null.';
@@ -1317,7 +1317,7 @@ COMMENT ON COLUMN scheduler_tasks.job_name IS 'Job of a run; null for a timer. T
 COMMENT ON COLUMN scheduler_tasks.scheduled_for IS 'Instant of the occurrence, also of a late run; null for a timer.';
 COMMENT ON COLUMN scheduler_tasks.triggered_by IS 'Actor who triggered the run; null if the schedule created it.';
 COMMENT ON COLUMN scheduler_tasks.topic IS 'rail_type of the message that the task becomes.';
-COMMENT ON COLUMN scheduler_tasks.participant_id IS 'Participant of the message. If null, the task id is used, so that tasks do not wait for the same sequence row.';
+COMMENT ON COLUMN scheduler_tasks.participant_id IS 'Participant of the message. If null, the task id is the participant, so that messages do not wait for the same sequence row.';
 COMMENT ON COLUMN scheduler_tasks.delivery IS 'outbox: the scheduler enqueues it as a message; claim: a worker claims it.';
 COMMENT ON COLUMN scheduler_tasks.due_at IS 'Earliest time of a claim: the time of the timer or occurrence, or of the retry.';
 COMMENT ON COLUMN scheduler_tasks.attempt_count IS 'Number of claims. A claim counts at once, so that a crash counts.';
@@ -1687,7 +1687,7 @@ COMMENT ON COLUMN supervisor_outbox_status.failed_recently IS 'FAILED attempts o
 COMMENT ON COLUMN supervisor_outbox_status.last_unknown_code_age_seconds IS 'Time since a worker received a code that its rail''s table does not contain; null without such a report in the last day.';
 COMMENT ON COLUMN supervisor_outbox_status.last_clock_jump_age_seconds IS 'Time since a worker saw database and process clocks diverge; null without such a report in the last day.';
 COMMENT ON COLUMN supervisor_outbox_status.ledger_break_count IS 'Breaks that the latest verification of the ledger found; null before the first verification.';
-COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS 'Time since the first verification that found a break after the last one without a break; null if the latest found none.';
+COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS 'Time since verifications began to find breaks; null if the latest verification found none.';
 COMMENT ON COLUMN supervisor_outbox_status.oldest_unfinished_age_seconds IS 'Age since creation of the oldest item without a terminal outcome, blocked and held items included. An item scheduled for later and never attempted does not count.';
 COMMENT ON COLUMN supervisor_outbox_status.all_paused_age_seconds IS 'Time since everything was paused; 0 while it is not.';
 COMMENT ON COLUMN supervisor_outbox_status.returned_total IS 'Number of DISPATCHED payments of which the rail returned money. Sums of amounts would mix currencies.';
@@ -1753,7 +1753,7 @@ CREATE TABLE symphony_lease_floor (
 );
 CREATE TRIGGER symphony_lease_floor_is_not_truncated BEFORE TRUNCATE ON symphony_lease_floor FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE symphony_lease_floor ENABLE ALWAYS TRIGGER symphony_lease_floor_is_not_truncated;
-COMMENT ON TABLE symphony_lease_floor IS 'Highest token of all removed lease rows. The tokens of a resource without a row continue from it.';
+COMMENT ON TABLE symphony_lease_floor IS 'Highest token of all removed lease rows. A resource without a row gets its next token above it.';
 
 -- table symphony_leases of symphony_owner
 CREATE TABLE symphony_leases (
@@ -1779,7 +1779,7 @@ COMMENT ON COLUMN symphony_leases.lease_id IS 'Secret of the holder, new with ea
 COMMENT ON COLUMN symphony_leases.fencing_token IS 'Grows with each acquire and renewal of the resource, across owners and releases. Not a secret.';
 COMMENT ON COLUMN symphony_leases.expires_at IS 'Time at which the lease expires, by the clock of this server; once released, the time of the release.';
 COMMENT ON COLUMN symphony_leases.context IS 'Note of the holder for other readers. Symphony does not read it.';
-COMMENT ON COLUMN symphony_leases.floor_seen IS 'Token of symphony_lease_floor at the latest acquire. If the floor is now lower, it was lost, and symphony doctor reports it.';
+COMMENT ON COLUMN symphony_leases.floor_seen IS 'Token in symphony_lease_floor at the latest acquire. The floor never falls, except by a restore without its row: symphony doctor reports a floor below this token.';
 
 -- table symphony_settings of symphony_owner
 CREATE TABLE symphony_settings (
@@ -1921,7 +1921,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 f7bb0bceb3fa5500395dcdd44c562d3da8b39cda92d717b4a86ac1ca724ce8fa
+-- body: sha256 b133c321bf119b1798ebdf2e70d09179ab3f1e6abe3fa0dbf2fd512071867d60
 COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[]) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
@@ -2151,7 +2151,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 2301b1ae9dce3144441b6bd8f0000d3eed897f401ce17b39f33ea781ca2ec979
-COMMENT ON FUNCTION check_api_key(text, bytea, text[], text, text[], timestamp with time zone) IS 'Internal: raises 22023 for an invalid key.';
+COMMENT ON FUNCTION check_api_key(text, bytea, text[], text, text[], timestamp with time zone) IS 'Internal: raises 22023 for the first invalid argument of create_api_key.';
 
 -- function check_api_key_parts(text, bytea) of symphony_owner
 CREATE FUNCTION check_api_key_parts(p_key_id text, p_secret_hash bytea)
@@ -2160,7 +2160,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 6e74b48f9541610a08fa9c623224e77f4c36622ec4aa37ea70ec3e86958b424a
-COMMENT ON FUNCTION check_api_key_parts(text, bytea) IS 'Internal: raises 22023 unless these are the id and the hash of a key.';
+COMMENT ON FUNCTION check_api_key_parts(text, bytea) IS 'Internal: raises 22023 unless id and hash are well-formed.';
 
 -- function check_bank_texts(text, text[], integer) of symphony_owner
 CREATE FUNCTION check_bank_texts(p_argument text, p_values text[], p_length_max integer)
@@ -2256,7 +2256,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 0bc96dfd037cd61b3b845e3cf54cde700a2182b5104ea5ba1f4e4eff7fd551d4
+-- body: sha256 29e0ebe515c9c6692a8a49c35c9999830cd5252fd5b396493646aba93ceaedf7
 COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) IS 'Internal: raises 22023 for the first invalid item.';
 
 -- function check_outbox_leases(uuid[], uuid[], text) of symphony_owner
@@ -2341,7 +2341,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 9edc9ecf574059658c5795b7b9d6e3e0b98d3de005a7ceb04276172755c51b26
-COMMENT ON FUNCTION check_wrapped_keys(uuid[], text[], text) IS 'Internal: raises 22023 unless these are wrapped keys.';
+COMMENT ON FUNCTION check_wrapped_keys(uuid[], text[], text) IS 'Internal: raises 22023 unless ids, wrapped keys and master key id are well-formed.';
 
 -- function claim_inbox_batch(integer, text, integer, integer) of symphony_owner
 CREATE FUNCTION claim_inbox_batch(p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_attempts_max integer DEFAULT 20)
@@ -2383,7 +2383,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 eac6e71b01ae0f69b0c2677a45013c3f3c20cdbf964a39f4d165c1365f8b9d6e
+-- body: sha256 5ea87a248a7da85ce324a25dafa445727f46b80c60400cb8f7184641533f3d71
 COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Leases due items to one worker, in order, each with its token; the items stay in pending. p_is_message: true for messages, false for payments, null for both. p_report_unleased adds takeovers that the claim did not lease, without a token. Returns nothing while dispatch is frozen or everything is paused.';
 
 -- function claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) of symphony_owner
@@ -2552,7 +2552,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 0f5997540c5313d20f7703241833f4f088f666ffa06e5b2b1fdba1762fb30b41
+-- body: sha256 c3cc4643a34992bc20e55ef39c97a5524e622c649df124fa91c4fc1133c60876
 COMMENT ON FUNCTION count_outbox_queue(bigint) IS 'Internal: stores the counts of a queue with at least this many items, unless they are fresh.';
 
 -- function count_released_outbox_item(uuid) of symphony_owner
@@ -2617,7 +2617,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 8852e1f2081690e99de8b80c7a21562618cd31967bacfe81b21f75e4be2c3df9
+-- body: sha256 6c45b6aa666400e282f2b1cfe7bef6dabb75033e4a9a931f585b146bf3cffe3d
 COMMENT ON FUNCTION create_outbox_redrive(uuid, bigint, text, text, text) IS 'Internal: enqueues a FAILED item again as a new item that refers to it.';
 
 -- function current_dispatch_epoch(text) of symphony_owner
@@ -2680,7 +2680,7 @@ RETURNS jsonb
 LANGUAGE sql STABLE
 PARALLEL SAFE
 -- body: sha256 b246ab972a57c60487edd5bb224fc477d0b33682360916305f69899224c8eca7
-COMMENT ON FUNCTION describe_reconciled_entry(reconciliation_entries) IS 'Internal: returns what the bank says about an entry, for a finding.';
+COMMENT ON FUNCTION describe_reconciled_entry(reconciliation_entries) IS 'Internal: returns the data of an entry of a statement, for a finding.';
 
 -- function describe_reconciled_payment(uuid) of symphony_owner
 CREATE FUNCTION describe_reconciled_payment(p_outbox_id uuid)
@@ -2696,7 +2696,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 effe01a8166fc19168cc399b748094339221873b98671252090264517dab6c38
-COMMENT ON FUNCTION describe_reconciled_payment(uuid) IS 'Internal: returns what the ledger says about a payment, for a finding.';
+COMMENT ON FUNCTION describe_reconciled_payment(uuid) IS 'Internal: returns ids, state, amount and rail reference of a payment in the ledger, for a finding.';
 
 -- function describe_reconciliation_run(reconciliation_runs) of symphony_owner
 CREATE FUNCTION describe_reconciliation_run(p_run reconciliation_runs)
@@ -3082,7 +3082,7 @@ LANGUAGE plpgsql IMMUTABLE
 PARALLEL SAFE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 e473c180314ea978bbc3d27bedb7c4fcdf3cec848f9f8467db1213994e5cc87e
+-- body: sha256 c1340da379c5ff6da92763b24c3b862d04d2e0ef618402d6f944548c58214a4c
 COMMENT ON FUNCTION is_double_number(numeric) IS 'Returns whether JavaScript prints the double nearest to this number with the same value.';
 
 -- function is_id(text) of symphony_owner
@@ -4129,7 +4129,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 5d1c5d31fc6cd49a6982a83032a8dc5ff4c995e8e791b45951c416d24e5fe2c6
+-- body: sha256 cac78e509ff723616ed06b7cb381c5f70838d1cb51573d608f863800812a7381
 COMMENT ON FUNCTION record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) IS 'Records a late outcome; TERMINAL_BLOCKED if it contradicts the recorded one. Changes no outcome.';
 
 -- function record_ledger_verification(bigint, bigint) of symphony_owner
@@ -4199,7 +4199,7 @@ RETURNS trigger
 LANGUAGE plpgsql VOLATILE
 SET search_path=symphony, pg_temp
 -- body: sha256 73d5146a929db612e76ad4cebbf65042e064bf60c075765a5194f8b0e71cdbcb
-COMMENT ON FUNCTION refuse_mutation() IS 'Trigger: raises P0001 for any UPDATE, DELETE or TRUNCATE it is attached to.';
+COMMENT ON FUNCTION refuse_mutation() IS 'Trigger: raises P0001, so that the statement that fired it fails.';
 
 -- function release_expired_tasks(text) of symphony_owner
 CREATE FUNCTION release_expired_tasks(p_kind text)
@@ -4536,7 +4536,7 @@ RETURNS uuid
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 1417a4690a4f46ea99c199ace1844994bdaed40996f894f0377572d10cbdd5a4
+-- body: sha256 0c56f9191327d372fb01b5c4ec63678dd9995418a1a93ff1f7856bda45136d85
 COMMENT ON FUNCTION schedule_timer(text, jsonb, timestamp with time zone, text, text, uuid) IS 'Schedules a message in the caller''s transaction; a past time is due at once. Idempotent with p_timer_id.';
 
 -- function seal_ledger_block(integer, integer) of symphony_owner
@@ -4545,7 +4545,7 @@ RETURNS TABLE(block_no bigint, row_count integer)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 ebd31d0638e17d9eb2a3aa6f190b21f24fae81658b817c943c26b035ee1a1710
+-- body: sha256 324a227972f17466d5da5242f32bc8e2f1efd6628b9bbf8fc7cda7cbf4bdeb82
 COMMENT ON FUNCTION seal_ledger_block(integer, integer) IS 'Seals the next rows of the ledger whose transactions have ended. Returns no row if there is nothing to seal, another session seals, or the last block is partial and younger than the interval.';
 
 -- function send_outcome_messages(uuid[], text, uuid[], jsonb[]) of symphony_owner
@@ -4704,7 +4704,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 465b7dd575e1311ba8910d61fb0259e3bc43aee6d3838daf8aa2bf56ac01cbda
+-- body: sha256 95772ac5a7ca4f19ebfeff3a55a3e9be0ee59ee09bcf7f090dbf99ad7a56bd32
 COMMENT ON FUNCTION upsert_inbox_message(text, text, text, jsonb, bytea, timestamp with time zone, timestamp with time zone) IS 'Internal: inserts a message, or counts another sighting of it and compares contents.';
 
 -- function uuid_v7() of symphony_owner

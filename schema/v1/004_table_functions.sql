@@ -12,10 +12,10 @@ BEGIN
       HINT = 'Append a new row instead of changing an existing one.';
 END
 $$;
-COMMENT ON FUNCTION refuse_mutation() IS 'Trigger: raises P0001 for any UPDATE, DELETE or TRUNCATE it is attached to.';
+COMMENT ON FUNCTION refuse_mutation() IS 'Trigger: raises P0001, so that the statement that fired it fails.';
 
--- A two-person decision compares people by this key. The function removes differences in invisible characters, Unicode
--- form (NFKC), letter case and width of spaces. ICU's root locale folds case in the same way in every database. Letters
+-- Two-person decisions compare people by this key. The function removes differences in invisible characters, Unicode
+-- form (NFKC), letter case and runs of spaces. ICU's root locale folds case in the same way in every database. Letters
 -- of two scripts that look alike (Latin a, Cyrillic a) stay different. The gateway's login after a name (`alice via
 -- web`, see outbox_actor) is removed.
 CREATE OR REPLACE FUNCTION person_key(p_name text) RETURNS text

@@ -38,8 +38,8 @@ COMMENT ON COLUMN symphony_leases.expires_at IS
   'Time at which the lease expires, by the clock of this server; once released, the time of the release.';
 COMMENT ON COLUMN symphony_leases.context IS 'Note of the holder for other readers. Symphony does not read it.';
 COMMENT ON COLUMN symphony_leases.floor_seen IS
-  'Token of symphony_lease_floor at the latest acquire. If the floor is now lower, it was lost, and symphony doctor '
-  'reports it.';
+  'Token in symphony_lease_floor at the latest acquire. The floor never falls, except by a restore without its row: '
+  'symphony doctor reports a floor below this token.';
 
 CREATE TABLE IF NOT EXISTS symphony_lease_floor (
   singleton boolean PRIMARY KEY DEFAULT true,
@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS symphony_lease_floor (
 );
 INSERT INTO symphony_lease_floor DEFAULT VALUES ON CONFLICT DO NOTHING;
 COMMENT ON TABLE symphony_lease_floor IS
-  'Highest token of all removed lease rows. The tokens of a resource without a row continue from it.';
+  'Highest token of all removed lease rows. A resource without a row gets its next token above it.';
 
 -- Triggers ------------------------------------------------------------------------------------------------------------
 

@@ -7,10 +7,10 @@
 --     │          │
 --     └──────────┴────────► dead ──► seen   by an operator, with a reason
 --
--- An enqueued message has a topic and a payload, and claims change its state. A message that was only sighted has
--- neither: it serves deduplication, marks change its state, and no worker claims it. Retention removes done messages.
--- It also removes sighted messages in state seen, because the next sighting of one gets the same answer. A crash leaves
--- a claim that expires.
+-- An enqueued message has a topic and a payload, and workers claim it. A message that was only sighted has no topic and
+-- no payload. It serves deduplication only: no worker claims it, and its caller changes the state (mark_inbox_…).
+-- Retention removes done messages, and sighted messages that are still in state seen: the next sighting inserts such
+-- a row again, in the same state. A crash of a worker leaves a claim, which expires.
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 

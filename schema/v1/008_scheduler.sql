@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS scheduler_jobs (
 );
 COMMENT ON TABLE scheduler_jobs IS 'Cron schedules, each identified by its name.';
 COMMENT ON COLUMN scheduler_jobs.next_due_at IS
-  'Next occurrence. One call of the scheduler creates the run and moves this time.';
+  'Next occurrence. The scheduler creates its run and advances this time in one call.';
 COMMENT ON COLUMN scheduler_jobs.postponed_until IS
   'Time before which schedulers ignore the job, because its expression could not be parsed; else null.';
 COMMENT ON COLUMN scheduler_jobs.revision IS
@@ -88,7 +88,8 @@ COMMENT ON COLUMN scheduler_tasks.scheduled_for IS 'Instant of the occurrence, a
 COMMENT ON COLUMN scheduler_tasks.triggered_by IS 'Actor who triggered the run; null if the schedule created it.';
 COMMENT ON COLUMN scheduler_tasks.topic IS 'rail_type of the message that the task becomes.';
 COMMENT ON COLUMN scheduler_tasks.participant_id IS
-  'Participant of the message. If null, the task id is used, so that tasks do not wait for the same sequence row.';
+  'Participant of the message. If null, the task id is the participant, so that messages do not wait for the same '
+  'sequence row.';
 COMMENT ON COLUMN scheduler_tasks.delivery IS
   'outbox: the scheduler enqueues it as a message; claim: a worker claims it.';
 COMMENT ON COLUMN scheduler_tasks.due_at IS

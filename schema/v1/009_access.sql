@@ -28,11 +28,13 @@ COMMENT ON COLUMN api_keys.secret_hash IS 'SHA-256 of the secret half of the key
 COMMENT ON COLUMN api_keys.owner IS
   'Person this key acts as. A two-person decision must be approved by a different person.';
 COMMENT ON COLUMN api_keys.participants IS 'Participants that the key is restricted to; null means all.';
-COMMENT ON COLUMN api_keys.last_used_at IS 'Hour of the latest use. With a finer time, each request would write.';
+COMMENT ON COLUMN api_keys.last_used_at IS
+  'Hour of the latest use. A finer time would make each request write this row.';
 
 -- Sessions of people who signed in to the dashboard at an identity provider. The browser stores the secret in a
--- cookie; the table stores its SHA-256. A session is valid only for servers with the login that created it. A login can
--- name any person, so a session of another login would let that login act in the name of a more powerful server.
+-- cookie; the table stores its SHA-256. A session is valid only for servers with the login that created it. A login
+-- can create a session for any person. Without this rule, a login with few rights could create a session that a server
+-- with more rights accepts.
 
 CREATE TABLE IF NOT EXISTS browser_sessions (
   session_id text PRIMARY KEY,

@@ -87,8 +87,8 @@ COMMENT ON COLUMN payment_outbox_identities.is_message IS
 COMMENT ON COLUMN payment_outbox_identities.stream_position IS
   'Position in the ordered stream if it is not sequence_id: a redrive takes the position of the failed item.';
 COMMENT ON COLUMN payment_outbox_identities.outcome_topic IS
-  'Topic that receives the outcomes of this payment; null for none. In a message it is set, to the topic of the '
-  'message, if the message reports an outcome.';
+  'Topic that receives the outcomes of this payment; null for none. A message that reports an outcome has its own '
+  'topic here; other messages have null.';
 COMMENT ON COLUMN payment_outbox_identities.replaces IS
   'First item of the payment that this payment replaces, for example after a return.';
 COMMENT ON COLUMN payment_outbox_identities.redrive_of IS
@@ -325,7 +325,7 @@ CREATE TABLE IF NOT EXISTS outbox_workers (
   stopped_at timestamptz
 );
 COMMENT ON COLUMN outbox_workers.stopped_at IS
-  'Time at which the worker deregistered. Lists leave it out; alerts use its last report for a day.';
+  'Time at which the worker deregistered. Lists omit the worker; alerts use its last report for a day.';
 COMMENT ON TABLE outbox_workers IS
   'Latest heartbeat of each worker. A worker without a row may still claim and complete.';
 
@@ -361,7 +361,8 @@ COMMENT ON COLUMN outbox_rails.money IS
 COMMENT ON COLUMN outbox_rails.fields IS
   'Class of each payload field, by JSON pointer: public, masked, forbidden or encrypted. A field without an entry is '
   'public.';
-COMMENT ON COLUMN outbox_rails.declared_by IS 'Name that the last process to declare the rail gave itself.';
+COMMENT ON COLUMN outbox_rails.declared_by IS
+  'Name of the process that made the last declaration, as that process gave it.';
 COMMENT ON COLUMN outbox_rails.declared_login IS 'Database login of that process.';
 COMMENT ON COLUMN outbox_rails.served_at IS
   'Time of the latest declaration by a worker that serves the rail; null if only an API declared it.';
@@ -416,8 +417,9 @@ INSERT INTO outbox_queue_counts DEFAULT VALUES ON CONFLICT DO NOTHING;
 COMMENT ON TABLE outbox_queue_counts IS
   'One row: the last counts of a large queue. Heartbeats write it, and outbox_queue_status reads it.';
 COMMENT ON COLUMN outbox_queue_counts.count_again_after IS
-  'Twenty times as long as the count took, at least five seconds: counting takes at most 5 % of one core.';
-COMMENT ON COLUMN outbox_queue_counts.parts IS 'Rows of outbox_queue_parts; null for a queue that is small.';
+  'Time until the next count: 20 times as long as the count took, so at most 5 % of one core; at least 5 s.';
+COMMENT ON COLUMN outbox_queue_counts.parts IS
+  'Rows of outbox_queue_parts as JSON; null for a small queue, which each reader counts.';
 
 CREATE TABLE IF NOT EXISTS dispatch_epochs (
   epoch_no integer PRIMARY KEY,
@@ -456,7 +458,7 @@ CREATE TABLE IF NOT EXISTS dispatch_epochs (
     CHECK (num_nonnulls(lifted_at, lifted_by, lift_reason) IN (0, 3) AND (lifted_at IS NULL OR frozen_at IS NOT NULL)),
   CONSTRAINT dispatch_epochs_lifted_only_when_marked CHECK (lifted_at IS NULL OR marked_at IS NOT NULL)
 )
--- The newest row is updated with every heartbeat.
+-- Heartbeats update the newest row. fillfactor leaves space for the new versions on the same page.
 WITH (fillfactor = 20);
 COMMENT ON TABLE dispatch_epochs IS
   'One row per run of a server on which this database dispatched, with its heartbeats and its freeze. The newest row '
@@ -464,7 +466,7 @@ COMMENT ON TABLE dispatch_epochs IS
 COMMENT ON COLUMN dispatch_epochs.epoch_id IS
   'Random id, so that a restored copy never creates the same epoch. Workers send it with each claim.';
 COMMENT ON COLUMN dispatch_epochs.system_identifier IS
-  'System identifier from pg_control_system(); null, and not compared, if the function is not allowed.';
+  'System identifier from pg_control_system(); null if the server does not allow the call. Null is not compared.';
 COMMENT ON COLUMN dispatch_epochs.timeline IS
   'Timeline of the WAL: a promotion and a recovery to a point in time begin a new one.';
 COMMENT ON COLUMN dispatch_epochs.beat_no IS
@@ -500,7 +502,7 @@ COMMENT ON TABLE payment_outbox_blocks IS
   'Blocks that seal the ledger. Each covers the rows after the previous block up to its own end.';
 COMMENT ON COLUMN payment_outbox_blocks.last_xid IS
   'End of the block, with last_kind and last_id, in the order (recorded_xid, kind, id). A full block ends with its '
-  'last row, a partial one below the oldest transaction that was running.';
+  'last row. A partial block covers all transactions before the oldest one that was running.';
 COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
 COMMENT ON COLUMN payment_outbox_blocks.format IS
   'Version of the column lists that the hashes of rows cover; see outbox_block_entries.';
@@ -567,8 +569,7 @@ COMMENT ON INDEX ix_attempts_by_outbox IS
 CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_attempts_one_terminal_per_outbox
   ON payment_outbox_attempts (outbox_id) WHERE state IN ('DISPATCHED', 'FAILED');
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS
-  'A second terminal outcome of one item is refused by this index. Enqueue, redrive and status read it. One entry per '
-  'terminal item.';
+  'Refuses a second terminal outcome of one item. Enqueue, redrive and status read it. One entry per terminal item.';
 
 CREATE INDEX IF NOT EXISTS ix_attempts_failed
   ON payment_outbox_attempts (attempt_id) WHERE state = 'FAILED' AND attempt_no >= 1;
@@ -613,7 +614,8 @@ COMMENT ON INDEX ix_attempts_recorded IS 'Sealing: rows after a given transactio
 CREATE INDEX IF NOT EXISTS ix_events_recorded ON payment_outbox_events (recorded_xid);
 COMMENT ON INDEX ix_events_recorded IS 'Sealing: rows after a given transaction, in order. About six bytes per row.';
 CREATE INDEX IF NOT EXISTS ix_blocks_by_last_xid ON payment_outbox_blocks (last_xid);
-COMMENT ON INDEX ix_blocks_by_last_xid IS 'Check of one payment: the block of a row. One entry per block.';
+COMMENT ON INDEX ix_blocks_by_last_xid IS
+  'Verification of one payment: the block that covers a row. One entry per block.';
 CREATE INDEX IF NOT EXISTS ix_ledger_verifications_by_time ON ledger_verifications (verified_at);
 COMMENT ON INDEX ix_ledger_verifications_by_time IS
   'Status: the last verification of the ledger. One entry per verification.';

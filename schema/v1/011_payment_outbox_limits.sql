@@ -29,7 +29,7 @@ COMMENT ON COLUMN outbox_limits.window_seconds IS 'Length of the rolling window;
 COMMENT ON COLUMN outbox_limits.approvals IS
   'Number of people who release a payment above the limit: 1 or 2; null for the other kinds.';
 COMMENT ON COLUMN outbox_limits.set_at IS
-  'Time at which a second person approved the rule. It ends the excess of an earlier version.';
+  'Time at which a second person approved the rule. Earlier values of exceeded_at no longer hold payments.';
 
 CREATE TABLE IF NOT EXISTS outbox_limit_proposals (
   proposal_id uuid PRIMARY KEY,
@@ -50,8 +50,8 @@ COMMENT ON TABLE outbox_limit_proposals IS 'Proposals to set or remove a limit: 
 COMMENT ON COLUMN outbox_limit_proposals.rule IS
   'Columns of the proposed rule, as in outbox_limits; null for a removal.';
 
--- One writer at a time updates a row. Another writer takes a row of its own instead of waiting, so that a limit of a
--- whole rail never makes two transactions wait for each other.
+-- A bucket may have several rows. A writer that finds the row of a bucket locked adds a row instead of waiting. So a
+-- limit of a whole rail never makes two transactions wait for each other.
 CREATE TABLE IF NOT EXISTS outbox_limit_usage (
   limit_name text NOT NULL,
   expires_at timestamptz NOT NULL,
@@ -66,7 +66,8 @@ COMMENT ON TABLE outbox_limit_usage IS
   'Payments that count against a limit, in buckets of a hundredth of its window. Repair deletes expired buckets.';
 COMMENT ON COLUMN outbox_limit_usage.expires_at IS
   'End of the bucket plus the window: until then the whole bucket counts.';
-COMMENT ON COLUMN outbox_limit_usage.used IS 'Sum of amounts, or number of payments, as the kind of the limit.';
+COMMENT ON COLUMN outbox_limit_usage.used IS
+  'Sum of amounts for a limit of kind amount; number of payments for kind count.';
 COMMENT ON COLUMN outbox_limit_usage.exceeded_at IS
   'Time at which a payment exceeded the limit. Later payments are held until the bucket expires or the limit is set '
   'again.';

@@ -36,7 +36,8 @@ COMMENT ON COLUMN reconciliation_runs.reading_sha256 IS
   'SHA-256 of the options of the reader: format, columns, decimal mark, date format, pattern of the reference.';
 COMMENT ON COLUMN reconciliation_runs.accounts IS 'Accounts of the statements, sorted.';
 COMMENT ON COLUMN reconciliation_runs.period_to IS 'End of the statements'' period, exclusive.';
-COMMENT ON COLUMN reconciliation_runs.keep_unknown IS 'Whether the run kept the unknown entries.';
+COMMENT ON COLUMN reconciliation_runs.keep_unknown IS
+  'Whether the run stored unknown entries: debits that name none of our payments.';
 COMMENT ON COLUMN reconciliation_runs.checked_from IS
   'Payments dispatched from this time until checked_to had to be in a statement.';
 COMMENT ON COLUMN reconciliation_runs.entries IS 'Booked debits and reversals in the statement.';
@@ -68,7 +69,8 @@ COMMENT ON TABLE reconciliation_entries IS
 COMMENT ON COLUMN reconciliation_entries.entry_key IS
   'Id of the payment, and SHA-256 of account, bank reference (without one the date), amount, currency and payment. An '
   'entry that a second file repeats has the same key. The id keeps the keys of one statement together in the index.';
-COMMENT ON COLUMN reconciliation_entries.occurrence IS 'Number of the entry among those of its file with this key.';
+COMMENT ON COLUMN reconciliation_entries.occurrence IS
+  'Number (1, 2, …) of the entry among the entries of its file with the same key.';
 COMMENT ON COLUMN reconciliation_entries.run_id IS 'First run that saw the entry.';
 COMMENT ON COLUMN reconciliation_entries.kind IS
   'payout: a debit. reversal: a credit that returns a debit. debit_reversal: a debit that is marked as a reversal.';
@@ -108,9 +110,9 @@ CREATE TABLE IF NOT EXISTS reconciliation_open_findings (
   created_at timestamptz NOT NULL
 );
 COMMENT ON TABLE reconciliation_open_findings IS
-  'Findings that no person has closed. The status reads them without passing the closed ones.';
+  'Findings that no person has closed, in a table of their own, so that the status does not read closed ones.';
 
--- Not logged: after a crash of the server the statement is read again.
+-- UNLOGGED: a crash of the server empties the table, and the caller reads the statement again.
 CREATE UNLOGGED TABLE IF NOT EXISTS reconciliation_uploads (
   upload_id uuid NOT NULL,
   position bigint NOT NULL,
@@ -134,7 +136,7 @@ COMMENT ON TABLE reconciliation_uploads IS
 COMMENT ON COLUMN reconciliation_uploads.upload_id IS 'UUID of version 7: lease repair reads the age from it.';
 COMMENT ON COLUMN reconciliation_uploads.outbox_id IS 'First of the entry''s references that is a payment of ours.';
 COMMENT ON COLUMN reconciliation_uploads.is_matched IS
-  'Whether the entry is a debit, and the payment is DISPATCHED with its amount and currency, which cannot change.';
+  'Whether the entry is a debit of a DISPATCHED payment with the same amount and currency. This cannot change.';
 
 CREATE UNLOGGED TABLE IF NOT EXISTS reconciliation_upload_payments (
   upload_id uuid NOT NULL,

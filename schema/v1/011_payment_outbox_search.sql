@@ -17,7 +17,7 @@ COMMENT ON COLUMN ledger_projection.last_block IS 'Last block whose rows are pro
 COMMENT ON COLUMN ledger_projection.projected_to IS 'Time at which that block was sealed; null before the first.';
 COMMENT ON COLUMN ledger_projection.hashed_block IS 'Last block whose destinations are hashed; 0 before the first.';
 COMMENT ON COLUMN ledger_projection.hash_key IS
-  'Name of the key of those hashes, derived from the key; null before the first.';
+  'Name of the key that hashed the destinations, derived from the key; null before the first hash.';
 
 -- The columns of ids sort by bytes, so that a range of an index finds a prefix in every database.
 CREATE TABLE IF NOT EXISTS payment_search (
@@ -52,8 +52,8 @@ CREATE TABLE IF NOT EXISTS payment_search_destinations (
   CONSTRAINT payment_search_destinations_is_sha256 CHECK (octet_length(destination_hmac) = 32)
 );
 COMMENT ON TABLE payment_search_destinations IS
-  'HMAC-SHA-256 of the destinations of payments, with a key that only the API has. Without those that are encrypted or '
-  'forbidden.';
+  'HMAC-SHA-256 of the destinations of payments, with a key that only the API has. Encrypted and forbidden '
+  'destinations are left out.';
 
 -- The row with an empty participant counts all participants of the rail.
 CREATE TABLE IF NOT EXISTS outbox_series (

@@ -13,7 +13,7 @@ BEGIN
   EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %I FROM %s', current_schema(), v_grantees);
   EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA %I FROM %s', current_schema(), v_grantees);
   EXECUTE format('REVOKE ALL ON ALL ROUTINES IN SCHEMA %I FROM %s', current_schema(), v_grantees);
-  -- Row types included: if another table has a column of our row type, ALTER TABLE of our table fails.
+  -- Includes row types: a table of another owner with a column of our row type would make our ALTER TABLE fail.
   FOR v_type IN
     SELECT t.oid FROM pg_type t WHERE t.typnamespace = to_regnamespace(quote_ident(current_schema()))
       AND t.typcategory <> 'A'
@@ -252,7 +252,7 @@ GRANT SELECT (
 -- Contradictions: ids, times and the operator's reason, for every reader.
 GRANT SELECT ON outbox_contradictions TO symphony_control, symphony_auditor, symphony_readonly;
 
--- Limits: operators set them in pairs. Every reader sees the rules, their proposals and the usage of their windows.
+-- Limits: one operator proposes, another approves. Every reader sees rules, proposals and the usage of windows.
 GRANT EXECUTE ON FUNCTION
   propose_outbox_limit(text, text, numeric, text, text, text, text, integer, integer),
   propose_outbox_limit_removal(text, text),
@@ -301,7 +301,8 @@ GRANT EXECUTE ON FUNCTION rebuild_ledger_projection() TO symphony_control;
 GRANT EXECUTE ON FUNCTION store_search_destinations(bigint, text, uuid[], bytea[]) TO symphony_control;
 GRANT SELECT ON payment_search_destinations TO symphony_auditor;
 
--- Age of the oldest unsealed row, and the session that delays sealing. Every login may see these facts about sessions.
+-- Age of the oldest unsealed row, and the session that delays sealing. Every login can read user and application
+-- of a session in pg_stat_activity anyway.
 GRANT EXECUTE ON FUNCTION ledger_sealing_status() TO symphony_control, symphony_auditor, symphony_readonly;
 
 GRANT SELECT ON ledger_verifications TO symphony_control, symphony_auditor, symphony_readonly;

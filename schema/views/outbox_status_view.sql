@@ -3,7 +3,7 @@
 -- rail's field classes allow.
 
 CREATE OR REPLACE VIEW outbox_queue_parts WITH (security_barrier = true) AS
--- The planner estimates two values for a boolean expression, so it groups by hash.
+-- Groups by boolean expressions: the planner estimates two values for each, so it groups by hash and does not sort.
 SELECT p.rail_type, p.is_message, p.outcome_unknown, p.hold_reason, p.blocked, p.lease_token IS NOT NULL AS leased,
   COALESCE(p.lease_expires_at <= statement_timestamp(), false) AS expired,
   p.next_attempt_at > statement_timestamp() AS later, p.attempt_count > 0 AS attempted,
@@ -279,8 +279,7 @@ COMMENT ON COLUMN supervisor_outbox_status.last_clock_jump_age_seconds IS
 COMMENT ON COLUMN supervisor_outbox_status.ledger_break_count IS
   'Breaks that the latest verification of the ledger found; null before the first verification.';
 COMMENT ON COLUMN supervisor_outbox_status.ledger_broken_age_seconds IS
-  'Time since the first verification that found a break after the last one without a break; null if the latest found '
-  'none.';
+  'Time since verifications began to find breaks; null if the latest verification found none.';
 COMMENT ON COLUMN supervisor_outbox_status.unreviewed_contradiction_count IS
   'Number of contradictions that no operator has reviewed.';
 COMMENT ON COLUMN supervisor_outbox_status.all_paused_age_seconds IS

@@ -5,7 +5,7 @@ WITH recorded AS (
   SELECT o.minute, o.dispatched, o.retryable, o.failed, o.zombie_requeue, o.outcome_unknown FROM outbox_attempt_totals o
   WHERE o.minute > statement_timestamp() - interval '61 minutes'
   UNION ALL
-  -- Sums before the join. date_bin is faster than date_trunc.
+  -- Sums the tallies per minute before the join below reads them. date_bin is faster than date_trunc.
   SELECT date_bin(interval '1 minute', t.recorded_at, timestamptz '2000-01-01 00:00:00+00'),
     sum(t.dispatched), sum(t.retryable), sum(t.failed), sum(t.zombie_requeue), sum(t.outcome_unknown)
   FROM outbox_attempt_tallies t GROUP BY 1

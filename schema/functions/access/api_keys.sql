@@ -73,7 +73,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION check_api_key(text, bytea, text[], text, text[], timestamptz) IS
-  'Internal: raises 22023 for an invalid key.';
+  'Internal: raises 22023 for the first invalid argument of create_api_key.';
 
 CREATE OR REPLACE FUNCTION check_api_key_parts(p_key_id text, p_secret_hash bytea) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -88,7 +88,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION check_api_key_parts(text, bytea) IS
-  'Internal: raises 22023 unless these are the id and the hash of a key.';
+  'Internal: raises 22023 unless id and hash are well-formed.';
 
 CREATE OR REPLACE FUNCTION api_scope_role(p_scope text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -51,7 +51,8 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION check_wrapped_keys(uuid[], text[], text) IS 'Internal: raises 22023 unless these are wrapped keys.';
+COMMENT ON FUNCTION check_wrapped_keys(uuid[], text[], text) IS
+  'Internal: raises 22023 unless ids, wrapped keys and master key id are well-formed.';
 
 CREATE OR REPLACE FUNCTION read_subject_keys(p_data_key_ids uuid[])
 RETURNS TABLE (subject text, key_id uuid, master_key_id text, wrapped_key text, destroyed boolean)

@@ -53,8 +53,8 @@ RETURN CASE WHEN p_value IS NULL OR p_value < now() - interval '100 years' OR p_
 COMMENT ON FUNCTION check_time(text, timestamptz) IS
   'Internal: raises 22023 unless the time is within 100 years of now.';
 
--- A name without visible characters, or with space at an end, could be mistaken for another name. ` via ` separates the
--- login of a gateway.
+-- A name without visible characters, or with space at an end, could be mistaken for another name. ` via ` is
+-- refused, because outbox_actor puts it between a name and the login of a gateway.
 CREATE OR REPLACE FUNCTION is_person_name(p_value text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN is_short_text(p_value, 200) AND p_value !~ '^[[:space:]]|[[:space:]]$' AND person_key(p_value) <> ''
@@ -113,7 +113,7 @@ DECLARE
   v_bits bigint;
   v_exponent integer;
   v_mantissa bigint;
-  -- Scaled values: a quarter of the distance between two doubles is a whole number.
+  -- Values are multiplied by v_scale, so that a quarter of the distance between two doubles is a whole number.
   v_scale numeric;
   v_quarter numeric;
   v_double numeric;
@@ -136,7 +136,7 @@ BEGIN
   -- Below a power of two the distance between doubles is half of that above it.
   v_lowest := v_double - CASE WHEN v_mantissa = 4503599627370496 THEN v_quarter ELSE 2 * v_quarter END;
   v_highest := v_double + 2 * v_quarter;
-  -- A decimal halfway between two doubles reads as the one with the even mantissa.
+  -- A decimal halfway between two doubles reads as the one with the even mantissa, so v_lowest and v_highest count too.
   v_is_closed := v_mantissa % 2 = 0;
   v_unit := v_number / v_digits::numeric * v_scale;
   v_number := v_number * v_scale;

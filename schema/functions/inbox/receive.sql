@@ -197,7 +197,7 @@ BEGIN
     END IF;
     SELECT m.* INTO v_known FROM inbox_messages m
     WHERE m.source = p_source AND m.message_id = p_message_id FOR UPDATE;
-    -- Not found: retention removed the row after the INSERT met it, so the message is new.
+    -- Not found: the INSERT met a row that retention has removed since. Tries the INSERT again.
     EXIT WHEN FOUND;
   END LOOP;
   v_differs := COALESCE(v_known.content_hash <> p_content_hash, false);

@@ -1,7 +1,7 @@
 -- Claims. A claim leases rows and removes none, so a crash costs one lease length and never a row.
 
--- The planner inlines this function, so that the partial index ix_pending_claimable serves the condition. Each claim
--- would lock a view, and a deployment that replaces the view could deadlock with a claim.
+-- The planner inlines this function, so that the partial index ix_pending_claimable serves the condition. A view would
+-- do the same, but each claim would lock it, and a deployment that replaces the view could deadlock with a claim.
 CREATE OR REPLACE FUNCTION is_claimable_item(p_lease_token uuid, p_hold_reason text, p_blocked boolean) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_lease_token IS NULL AND p_hold_reason IS NULL AND NOT p_blocked;
@@ -58,8 +58,8 @@ BEGIN
     PERFORM refuse_argument('p_report_unleased', 'true or false');
   END IF;
 
-  -- 2. Read every condition in one statement: freeze, pauses, unverified blocks, expired leases, trail, kinds. Items of
-  -- a paused participant are blocked, except those enqueued or unblocked while the pause began.
+  -- 2. Read every condition in one statement: freeze, pauses, unverified blocks, expired leases, trail, kinds. An
+  -- item enqueued or unblocked while a pause of its participant begins is not blocked, so step 5 also checks pauses.
   v_now := clock_timestamp();
   SELECT
     (SELECT NOT e.frozen AND e.epoch_id = COALESCE(p_epoch_id, e.epoch_id)
@@ -85,8 +85,8 @@ BEGIN
   INTO v_is_open, v_paused_rails, v_any_paused, v_all_paused, v_any_unverified, v_any_expired, v_full_trail, v_kinds;
 
   -- 3. Stop while dispatch is frozen or everything is paused. If the epoch that was read is not open, is_dispatch_open
-  -- decides, because it may begin a new one. A pause leaves expired leases to repair: a takeover would lease them
-  -- again.
+  -- decides, because it may begin a new epoch. During a pause only repair ends expired leases, because a takeover would
+  -- lease the items again.
   IF v_is_open IS NOT TRUE AND NOT is_dispatch_open(p_epoch_id, p_worker_id) THEN
     RETURN;
   END IF;

@@ -399,7 +399,7 @@ $$;
 COMMENT ON FUNCTION apply_outbox_decision(uuid, text, text, text, text, text) IS
   'Internal: makes a held item terminal, with its ledger row, or requeues it; appends the event.';
 
--- Ends an item for people: by a decision or by a cancellation. The caller has locked the item.
+-- Makes an item terminal by a decision or a cancellation of people. The caller has locked the item.
 CREATE OR REPLACE FUNCTION end_outbox_item(
   p_outbox_id uuid, p_state text, p_action text, p_error_code text, p_reason text, p_rail_reference text, p_actor text
 ) RETURNS uuid

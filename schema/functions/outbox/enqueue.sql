@@ -164,13 +164,13 @@ BEGIN
       PERFORM refuse_argument(format('p_outcome_topic of item %s', v_bad.ordinal), v_id_expected);
     END IF;
   END IF;
-  -- 2. Check the whole batch at once, because starting a regular expression costs more than a longer text. The joined
-  -- text shows every illegal character, and no number spans two objects.
+  -- 2. Check the joined text of all items, because starting a regular expression costs more than matching a longer
+  -- text. Joining hides no illegal character and joins no two numbers, because each payload is an object.
   SELECT bool_and(COALESCE(g.is_within_bounds, false)), string_agg(g.ids, ''), string_agg(g.payload_text, '')
   INTO v_all_within_bounds, v_all_ids, v_all_payloads
   FROM (
     SELECT concat(g.instruction_id, g.participant_id, g.idempotency_key, g.rail_type) AS ids,
-      -- One kilobyte of stored numbers may be 12 MB as text.
+      -- Leaves out a long text: one kilobyte of stored numbers may be 12 MB as text.
       CASE WHEN octet_length(g.payload_text) <= 4096 THEN g.payload_text END AS payload_text,
       octet_length(g.instruction_id) BETWEEN 1 AND 128 AND octet_length(g.participant_id) BETWEEN 1 AND 128
         AND octet_length(g.idempotency_key) BETWEEN 1 AND 128 AND octet_length(g.rail_type) BETWEEN 1 AND 128
@@ -462,8 +462,8 @@ BEGIN
           RETURNING s.next_sequence_id
         )
         SELECT array_agg(n.next_sequence_id) INTO v_next_numbers FROM numbered n;
-        -- A participant is new. The round rolls back, because it may have locked a row whose name comes after the
-        -- missing one.
+        -- Fewer rows: a participant is new. Rolls the round back, because it may have locked a row whose name comes
+        -- after the new one, and rows are locked in the order of names.
         IF cardinality(v_next_numbers) IS DISTINCT FROM cardinality(v_participants) THEN
           RAISE unique_violation;
         END IF;

@@ -47,7 +47,8 @@ BEGIN
   END IF;
 
   -- A worker repeats its report if the answer was lost; the repeat appends no event. If a contradicting outcome was
-  -- recorded meanwhile, the repeat has another type and is appended. The detail has the hash of the lease token.
+  -- recorded meanwhile, the repeat has another event type and is appended. The detail contains the hash of the lease
+  -- token, so reports of two claims differ.
   SELECT e.event_id, e.event_type INTO v_event FROM payment_outbox_events e
   WHERE e.outbox_id = p_outbox_id AND e.event_type = v_event_type AND e.detail = v_detail
   ORDER BY e.event_no LIMIT 1;

@@ -173,13 +173,13 @@ BEGIN
   SELECT * INTO v_item FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id;
   SELECT a.payload INTO v_payload FROM payment_outbox_attempts a WHERE a.outbox_id = p_outbox_id AND a.state = 'FAILED';
   SELECT count(*) INTO v_number FROM outbox_payment_items(p_outbox_id);
-  -- Without a key scope: enqueue refuses keys that end in ~redrive~ and a number, so this key is free.
+  -- The new key needs no key scope to be unique, because enqueue refuses keys that end in ~redrive~N.
   SELECT e.outbox_id INTO v_redriven_as
   FROM admit_outbox_items(ARRAY[v_item.instruction_id], ARRAY[v_item.participant_id],
     ARRAY[outbox_base_key(v_item.idempotency_key) || '~redrive~' || v_number], ARRAY[v_item.rail_type],
     ARRAY[v_payload], NULL, ARRAY[v_item.ordered], p_outbox_id, ARRAY[v_item.traceparent], v_item.is_message,
     NULL, p_position, ARRAY[v_item.outcome_topic], NULL) e;
-  -- A pause skips a locked head. The redrive blocks such a head here, so that the redrive is sent first.
+  -- The halt of the stream skips a head that is locked. Blocks such a head here, so that the redrive is sent first.
   IF p_position IS NOT NULL THEN
     WITH blocked AS (
       UPDATE payment_outbox_pending p SET blocked = true

@@ -9,7 +9,7 @@
 
 -- Kinds: 1 identity, 2 attempt, 3 event. An entry is kind, id, recorded_xid and the SHA-256 of the row in PostgreSQL's
 -- binary form of a record. The lists of columns are format 1; libs/ledger/formats.ts has the same lists, and a test
--- compares them. A changed list is a new format: older blocks are verified by their own.
+-- compares them. A changed list is a new format: verification of a block uses the lists of its format.
 CREATE OR REPLACE FUNCTION outbox_block_entries(
   p_after_xid bigint, p_after_kind smallint, p_after_id uuid, p_last_xid bigint, p_last_kind smallint, p_last_id uuid,
   p_rows_max integer
@@ -139,7 +139,7 @@ BEGIN
   END IF;
   v_last.last_xid := COALESCE(v_last.last_xid, 0);
 
-  -- 2. Read the horizon before the rows, so that the next statement sees each row below it.
+  -- 2. Read the horizon, the oldest running transaction, before the rows: the next statement sees each row below it.
   v_horizon := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
   -- The horizon of one server only rises. If the rows were copied to a server with lower transaction numbers, its new
   -- rows would sort before the end of the last block.

@@ -49,9 +49,9 @@ $$;
 COMMENT ON FUNCTION roll_up_outbox_tallies() IS
   'Internal: adds the tallies of recorded attempts to totals per minute.';
 
--- Stores counts, because supervisor_outbox_status takes a second to read a million pending items. The bounds of the
--- size keep small queues exact, and heartbeats shorter than their timeout. Counting comes before the first write,
--- because sealing waits for older writing transactions.
+-- Stores counts, because supervisor_outbox_status takes a second to read a million pending items. Counts of a smaller
+-- queue are not stored, so that each reader gets exact ones. A queue above 4 GiB is not counted, because the heartbeat
+-- would time out. The function counts before its first write, because sealing waits for older writing transactions.
 CREATE OR REPLACE FUNCTION count_outbox_queue(p_items_min bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -61,7 +61,7 @@ DECLARE
   v_last timestamptz;
   v_parts jsonb;
 BEGIN
-  -- A row has 300 bytes or more.
+  -- A row has 300 bytes or more, so the size of the table bounds the number of items.
   IF pg_relation_size('payment_outbox_pending') NOT BETWEEN p_items_min * 300 AND 4294967296 THEN
     RETURN;
   END IF;

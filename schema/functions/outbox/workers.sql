@@ -1,4 +1,4 @@
--- A worker writes its report itself: entries that are not sound are left out, and never refuse a heartbeat.
+-- A report is arbitrary JSON of a worker. Leaves out invalid entries, so that they never make a heartbeat fail.
 CREATE OR REPLACE FUNCTION reported_breakers(p_detail jsonb) RETURNS TABLE (rail_type text, state text)
 LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -10,8 +10,8 @@ $$;
 COMMENT ON FUNCTION reported_breakers(jsonb) IS
   'Internal: returns the state of each circuit breaker in the report of a worker.';
 
--- The difference of two reports. A lost or repeated heartbeat therefore records nothing twice, and the next one records
--- what a failed one did not. A breaker that was not reported before was closed.
+-- Compares the new report with the stored one. So a repeated heartbeat records no change twice, and a change that a
+-- failed heartbeat did not record is recorded by the next heartbeat. A breaker without an earlier report was closed.
 CREATE OR REPLACE FUNCTION record_breaker_changes(
   p_worker_id text, p_at timestamptz, p_before jsonb, p_after jsonb
 ) RETURNS void

@@ -105,7 +105,7 @@ AS $$
   WHERE i.outbox_id = p_outbox_id
 $$;
 COMMENT ON FUNCTION describe_reconciled_payment(uuid) IS
-  'Internal: returns what the ledger says about a payment, for a finding.';
+  'Internal: returns ids, state, amount and rail reference of a payment in the ledger, for a finding.';
 
 CREATE OR REPLACE FUNCTION describe_reconciled_entry(p_entry reconciliation_entries) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -113,7 +113,7 @@ RETURN jsonb_build_object('kind', p_entry.kind, 'account', p_entry.account, 'ban
   'reference', p_entry.reference, 'amount', p_entry.amount::text, 'currency', p_entry.currency, 'bookedOn',
   to_char(p_entry.booked_on, 'YYYY-MM-DD'), 'valuedOn', to_char(p_entry.valued_on, 'YYYY-MM-DD'));
 COMMENT ON FUNCTION describe_reconciled_entry(reconciliation_entries) IS
-  'Internal: returns what the bank says about an entry, for a finding.';
+  'Internal: returns the data of an entry of a statement, for a finding.';
 
 -- Records the return of a reversed payment, unless the bank paid twice or another amount. The reversal may then correct
 -- that fault, and the payment is not returned.

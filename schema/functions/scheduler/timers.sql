@@ -25,7 +25,7 @@ BEGIN
       RETURN v_timer_id;
     END IF;
     SELECT t.* INTO v_known FROM scheduler_tasks t WHERE t.task_id = v_timer_id;
-    -- Not found: retention removed the row after the INSERT met it, so the timer is new.
+    -- Not found: the INSERT met a row that retention has removed since. Tries the INSERT again.
     EXIT WHEN FOUND;
   END LOOP;
   IF (v_known.kind, v_known.topic, v_known.participant_id, v_known.payload, v_known.delivery)
