@@ -81,7 +81,7 @@ export function folderMode(account: Account | undefined): number {
 
 /**
  * Creates a folder outside `dataDir`, with a new name each time, so that a new `dataDir` never finds old data. If two
- * processes create one at once, the first link counts.
+ * processes each create a folder, `dataDir` uses the folder of the first link.
  */
 async function settleOutside(dataDir: string, outsideDir: string): Promise<string> {
   if ((await mkdir(outsideDir, { recursive: true })) !== undefined) await chmod(outsideDir, 0o755)

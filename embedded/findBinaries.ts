@@ -135,8 +135,8 @@ async function prepareBinaries(binPath: string, home: ClusterHome): Promise<Bina
     await restoreLinks(dirname(binPath), links)
     return await tryOut(binPath, home)
   } catch (error) {
-    // The package is not writable, or the account cannot reach it, so it is copied. Only a package can be copied,
-    // because it finds its libraries relative to its programs. An installed PostgreSQL may not.
+    // Copies the package, because its folder is not writable or the account cannot reach it. A package finds its
+    // libraries relative to its programs, so a copy works. An installed PostgreSQL may not work as a copy.
     if (!hasCode(error, 'EACCES', 'EPERM', 'EROFS')) throw error
     return tryOut(join(await copyPackage(dirname(binPath), links, home), 'bin'), home)
   }

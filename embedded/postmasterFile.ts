@@ -44,8 +44,8 @@ export async function readClusterVersion(dataPath: string): Promise<number | und
 
 /**
  * Finds out which process has a pid. The pid alone does not identify the server, because another process may have it
- * after a restart of a container. The command line identifies it: the launcher always starts the server with `-D` and
- * the real path. Unlike the working directory, every user can read the command line.
+ * after a restart of a container. The command line identifies the server, which the launcher always starts with `-D`
+ * and the real path. Unlike the working directory, every user can read the command line.
  */
 async function holderOf(pid: number, dataPath: string): Promise<PidHolder> {
   const commandLine = await readCommandLine(pid)

@@ -20,7 +20,7 @@ interface RunOptions {
 
 /**
  * Runs a program to its end, as the account if one is given. Rejects with `stderr` on a non-zero exit. When the promise
- * settles, the program has ended, also after an abort; with the `signal` option of execFile it might still run.
+ * settles, the program has ended, also after an abort. The `signal` option of execFile does not guarantee this.
  */
 export async function runProgram(
   file: string,

@@ -19,7 +19,9 @@ interface ConnectionPoolOptions {
   readonly client: ClientConfig
   readonly target: ConnectionTarget
   readonly connectionsMax: number
-  /** Prepares a new connection. If it rejects, the connection is closed and the caller gets the error. */
+  /**
+   * Prepares a new connection. If the promise rejects, the pool closes the connection and the caller gets the error.
+   */
   readonly prepare: (client: ClientBase) => Promise<void>
   /** Role that a connection must have when it is returned; undefined if connections keep no role. */
   readonly role: string | undefined
@@ -86,7 +88,7 @@ export class ConnectionPool {
 
   /** Closes idle connections now and checked-out ones on their return. The next caller gets a new connection. */
   closeIdle(): void {
-    // An ending pool serves no waiting caller, so a pool with waiting callers stays.
+    // An ending pool serves no waiting caller, so a pool with waiting callers is not ended.
     const closing = this.#pool
     if (closing === undefined || this.#closed !== undefined || this.#open.size === 0 || closing.waitingCount > 0) return
     this.#pool = this.#createPool()
@@ -203,8 +205,8 @@ export class CheckedOutConnection {
    * Returns the connection to its pool. Closes it instead if the server does not answer, if a transaction is still
    * open, or if SET ROLE fails. SET ROLE is sent right behind the caller's last statement, so it costs no round trip.
    * `roleKept` skips SET ROLE, unless a statement failed or the last SET ROLE is a second old, because the role may
-   * have been revoked since. Resolves to false if the server did not answer: an earlier error may then not be its
-   * answer to the statement.
+   * have been revoked since. Resolves to false if the server did not answer. An error that the caller got before may
+   * then not be the server's answer to the statement.
    */
   return({ roleKept = false } = {}): Promise<boolean> {
     this.#returned ??= this.#settle(roleKept)
@@ -221,7 +223,7 @@ export class CheckedOutConnection {
       restored = false
     }
     this.#client.off('error', this.#noteLoss)
-    // The pool discards dead connections itself.
+    // True closes the connection. The pool closes dead connections itself.
     this.#client.release(!restored || this.#onStandby || this.isInTransaction)
     return answered
   }

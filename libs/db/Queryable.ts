@@ -127,8 +127,8 @@ function refuse(got: string, remedy: string): never {
 }
 
 /**
- * Runs the body and undoes its work if it throws. A role handle runs it in a transaction of its own; in the caller's
- * transaction, a savepoint limits the rollback.
+ * Runs the body and undoes its work if the body throws. With a role handle, the body runs in a new transaction. In a
+ * transaction of the caller, the rollback ends at a savepoint.
  */
 export async function undoOnError<T>(tx: Queryable, body: (tx: Queryable) => Promise<T>): Promise<T> {
   if (isRoleHandle(tx)) return tx.transaction(body)

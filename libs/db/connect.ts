@@ -8,7 +8,7 @@ import { SQLSTATE } from './sqlstates.js'
 import { toDatabaseError } from './toDatabaseError.js'
 import { valueParsers } from './values.js'
 
-/** Time that the client waits beyond the server's own limit. After it, the server counts as unreachable. */
+/** Time that the client waits for an answer after the server's own timeout. Then the server counts as unreachable. */
 const ANSWER_GRACE_MS = 5_000
 
 /** Idle time after which the operating system starts to probe the connection. */

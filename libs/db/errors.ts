@@ -10,9 +10,9 @@ import { SymphonyError, type ErrorCode } from '../core/index.js'
 export type Disposition = 'retry' | 'unknown' | 'fatal'
 
 /**
- * Progress of the work when it failed. Nothing is durable before COMMIT is sent, so a connection lost before it is
- * harmless. A connection lost after it leaves the outcome unknown. A statement that commits by itself is `committing`
- * from its start.
+ * Progress of the work when it failed. Before COMMIT is sent (`uncommitted`), a lost connection leaves no effect. After
+ * COMMIT is sent (`committing`), a lost connection leaves the outcome unknown. A statement that commits by itself is
+ * `committing` from its start.
  */
 export type Phase = 'connecting' | 'uncommitted' | 'committing'
 
@@ -152,7 +152,7 @@ export class DatabaseClosedError extends DatabaseError {
   }
 }
 
-/** Outcome that the lease token had recorded before the lease was found lost. */
+/** Outcome that an earlier call with the same lease token recorded. */
 export interface RecordedOutcome {
   readonly attemptNo: number
   readonly state: string
@@ -200,7 +200,7 @@ type NotCancellableReason =
   | 'CANCELLED'
 
 /**
- * A payment cannot be cancelled: a call may have paid it or may still pay it, or it has ended. `remedy` says what to do.
+ * A payment cannot be cancelled: a call may have paid it or may still pay it, or it has ended. See `remedy`.
  */
 export class NotCancellableError extends DatabaseError {
   /** Reason. A newer database may raise another one, so a `switch` needs a `default`. */

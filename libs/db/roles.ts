@@ -40,8 +40,8 @@ export async function setRole(client: ClientBase, { role, login, timeoutMs }: Ro
 }
 
 /**
- * Returns up to three logins that may act as the role, for the remedy. Logins of workers (symphony_executor) count only
- * for their own role.
+ * Returns up to three logins that may act as the role, for the remedy. Leaves out logins of workers
+ * (symphony_executor), unless the role is theirs.
  */
 async function loginsOf(client: ClientBase, role: string): Promise<readonly string[]> {
   try {

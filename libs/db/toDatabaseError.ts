@@ -103,7 +103,7 @@ function reportedByServer(error: ServerError, context: FailureContext): Database
   return new DatabaseError(condition.toUpperCase() as PostgresErrorCode, message, {
     ...fieldsOf(error),
     disposition: dispositionOf(sqlstate, context),
-    // A function's hint fits the cause better than the remedy for the state.
+    // For an error that a function raised, its own hint is more precise than the general remedy for the SQLSTATE.
     remedy: isRaised(error) ? (error.hint ?? remedyForState(sqlstate)) : (remedyForState(sqlstate) ?? error.hint),
   })
 }

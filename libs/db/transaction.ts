@@ -135,8 +135,8 @@ class TransactionHandle implements RoleTransaction {
   }
 
   /**
-   * Restores the role of this transaction. `leaving` names the savepoint, so it fails if the callback has ended the
-   * transaction.
+   * Restores the role of this transaction. The statement `leaving` releases or rolls back to the savepoint. It fails if
+   * the callback has ended the transaction, because the savepoint then does not exist.
    */
   async #restoreRole(leaving: string): Promise<void> {
     const { role } = this.#setup

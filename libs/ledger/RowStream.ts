@@ -39,8 +39,8 @@ export class RowStream {
     try {
       for (;;) {
         for (const kind of this.#kinds) await kind.fill(bound)
-        // Lets the driver send the queries of the next pages, which it does in the next turn of the event loop.
-        // Otherwise the caller would hash these rows while the server waits.
+        // Waits one turn of the event loop, in which the driver sends the queries of the next pages. Otherwise the
+        // server would be idle while the caller hashes these rows.
         await setImmediate()
         const rows = this.#merge(last)
         if (rows.length === 0) break

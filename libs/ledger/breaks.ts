@@ -10,7 +10,7 @@ export interface LedgerBreak {
     | 'payment_outbox_blocks'
     | 'checkpoints'
     | `reconciliation_${'runs' | 'entries' | 'findings' | 'closings'}`
-  /** Number of the block that covers the place; null without one. */
+  /** Number of the block that covers the place; null if no block covers it. */
   readonly block: string | null
   /**
    * Subject of the break: an item or scope, the id of a missing row, the line of a checkpoint, or the id of a run or

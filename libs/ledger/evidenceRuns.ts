@@ -24,7 +24,7 @@ type Details = Readonly<Record<string, unknown>>
 
 interface BundledEvent {
   readonly row: LedgerRow
-  /** Block that covers the event; null without one. */
+  /** Block that covers the event; null if no block covers it. */
   readonly block: string | null
   readonly proof: Pick<RowProof, 'entries' | 'nodes'>
 }

@@ -92,9 +92,9 @@ function parseManifest(text: string): ExportManifest | undefined {
 class ExportSource implements LedgerSource {
   readonly #folder: string
   readonly #manifest: ExportManifest
-  /** Lines of the sealed rows. The file has the order of the calls, so it is read only once. */
+  /** Lines of the file of sealed rows. Calls ask for rows in the order of the file, so the file is read only once. */
   #sealed: AsyncGenerator<Line, undefined> | undefined
-  /** Next line, which belongs to a later block than the last one read. */
+  /** Line that was read but belongs to a later block. The next call returns it. */
   #next: Line | undefined
 
   constructor(folder: string, manifest: ExportManifest) {
@@ -126,8 +126,8 @@ class ExportSource implements LedgerSource {
   }
 
   /**
-   * Returns the sealed rows that no block covers, then the open rows. The verifier reports sealed rows by their
-   * positions.
+   * Returns the rows that remain in the file of sealed rows after the last block, then the open rows. The verifier
+   * checks the position of each row.
    */
   async *openRows(): AsyncGenerator<readonly LedgerRow[]> {
     for await (const row of this.#sealedRows(NEWEST_FORMAT)) yield [row]

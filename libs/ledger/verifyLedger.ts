@@ -22,10 +22,10 @@ export interface LedgerReport {
   readonly blocks: number
   /** Head of the last block; undefined if there is none. */
   readonly head: BlockHead | undefined
-  /** Open window: rows that no block covers yet. Changing them leaves no trace. */
+  /** Number of rows that no block covers yet. A change of such a row leaves no trace. */
   readonly openRows: number
   readonly checkpoints: number
-  /** Blocks after the last checkpoint. A superuser could rewrite them unnoticed. */
+  /** Number of blocks after the last checkpoint. A superuser could rewrite such a block unnoticed. */
   readonly openBlocks: number
   /** First hundred breaks. */
   readonly breaks: readonly LedgerBreak[]

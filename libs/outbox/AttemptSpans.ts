@@ -116,5 +116,5 @@ function hasEnded(result: DispatchResult): boolean {
   return result.kind === 'complete' && result.outcome.state !== 'RETRYABLE'
 }
 
-/** Maximum number of remembered spans. Items beyond it lose the link between attempts, not the trace. */
+/** Maximum number of remembered spans. The spans of further items have no link to the previous attempt. */
 const SPANS_MAX = 10_000

@@ -10,8 +10,8 @@ const KEY_BYTES_MIN = 32
 /** Hashes destinations with a key that the database does not have. */
 export class DestinationHash {
   /**
-   * Name of the key, stored beside the hashes: part of the hash of a fixed text. The text has spaces, so no destination
-   * has the same hash.
+   * Name of the key, stored with the hashes: the first 16 digits of the HMAC of a fixed text. The text contains spaces,
+   * and `of` removes the spaces of a destination, so no destination has the same HMAC.
    */
   readonly keyName: string
   readonly #key: string
@@ -36,7 +36,7 @@ export class DestinationHash {
   }
 }
 
-/** A run failed, or the stored hashes have another key. The next run hashes the same block. */
+/** A run failed, or another key made the stored hashes. The next run tries the same block again. */
 export interface HasherEvent {
   readonly type: 'search.fault'
   readonly error: unknown
@@ -85,7 +85,7 @@ export class DestinationHasher extends IntervalWorker<HasherCounts> {
     return { blocks, more: blocks === BLOCKS_PER_RUN }
   }
 
-  /** Returns false if the stored hashes have another key, because a search uses one key. Reports another key once. */
+  /** Returns false, and reports it once, if another key made the stored hashes: a search uses only one key. */
   async #mayHash(): Promise<boolean> {
     const { keyName } = await readHashing(this.#role)
     if (keyName === null || keyName === this.#hash.keyName) return true

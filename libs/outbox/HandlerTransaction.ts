@@ -9,7 +9,7 @@ interface HandlerTransactionsOptions {
   readonly workerId: string
   /** Role of the handlers: the application's own. */
   readonly handlerRole: string
-  /** Connections of the pool that the transactions share with claims, renewals and completions. */
+  /** Size of the pool. The transactions share its connections with claims, renewals and completions. */
   readonly connectionsMax: number
 }
 
@@ -112,8 +112,8 @@ export class HandlerTransaction {
   }
 
   /**
-   * Records the outcome in the transaction and commits. Any verdict but RECORDED means that all was rolled back. After
-   * an error the transaction was rolled back, or only the answer to its COMMIT was lost.
+   * Records the outcome in the transaction and commits. With any verdict but RECORDED, the transaction was rolled back.
+   * If the promise rejects, the transaction was rolled back, or it was committed and the answer to COMMIT was lost.
    */
   commit(outcome: AttemptOutcome): Promise<CompletionVerdict> {
     this.#isClosed = true

@@ -170,7 +170,7 @@ export class ItemClaimer {
     const [first] = items
     if (first !== undefined) this.compareClocks(first.claimedAt, sentAtMs)
     const released = await dispatcher.accept(items, sentAtMs)
-    // Released batch-mates are due again at once.
+    // A claim that was not full found all due items, unless batch-mates were released: those are due again.
     if (items.length < wanted && released === 0) this.#mayHaveMore = without(this.#mayHaveMore, lanes)
     return items.length
   }

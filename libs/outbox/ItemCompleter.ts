@@ -82,7 +82,7 @@ export class ItemCompleter {
     if (this.#givingUp.signal.aborted) this.#givingUp = new AbortController()
   }
 
-  /** Stops retrying until the queue is empty. An outcome that cannot be recorded from now on is reported as a fault. */
+  /** Makes failed completions faults instead of retries, until `drain` has emptied the queue. */
   giveUp(): void {
     this.#givingUp.abort()
   }
@@ -269,8 +269,8 @@ const PARALLEL = 2
 const FAST_PATH_GROUP_MIN = 50
 
 /**
- * Hold reason of the event if the database decided on the hold. A verdict has no reason; the row and the ledger event
- * have it.
+ * Reason in the event `outbox.held` for a hold that the database placed. A verdict does not contain the real reason;
+ * the pending row and the ledger event do.
  */
 const DECIDED_BY_DATABASE = 'decided by the database'
 

@@ -159,7 +159,9 @@ export class ItemDispatcher implements DispatchHooks {
     void this.#options.completer.saveLateOutcome(outcome)
   }
 
-  /** Returns the lease time that a call needs at its start. With renewal: the time until the next renewal. */
+  /**
+   * Returns how long the lease must still be trusted at the start of a call. Renewal extends the lease during a call.
+   */
   leaseNeededMs({ timeoutMs }: LoadedRail): number {
     const { renewLeases, leaseSeconds } = this.#options.relayer
     if (!renewLeases) return timeoutMs + LEASE_MARGIN_MS / 2

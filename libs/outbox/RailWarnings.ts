@@ -3,7 +3,7 @@ import type { Queryable } from '../db/index.js'
 import { settleWithin } from '../worker/index.js'
 import { unservedOutboxRails, type UnservedRail } from './operate.js'
 
-/** Warning for the sender of an accepted payment. The payment is committed all the same. */
+/** Warning for the sender of a payment. The payment is accepted and committed. */
 export interface EnqueueWarning {
   readonly code: 'RAIL_NOT_SERVED'
   readonly message: string

@@ -12,8 +12,8 @@ interface RestoreGuardOptions {
   readonly events: Emitter<RelayerEvent>
   readonly clock: Clock
   /**
-   * Maximum age of the last check at a claim. The heartbeat repeats the check, but a relayer that only calls
-   * `runOnce()` has no heartbeat.
+   * Maximum age of the last check. A claim checks again after this time, because a relayer that only calls `runOnce()`
+   * has no heartbeat that would repeat the check.
    */
   readonly heartbeatMs: number
   /** File that keeps the record for the next process. Without it, the record ends with the process. */

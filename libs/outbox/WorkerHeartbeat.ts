@@ -13,7 +13,9 @@ interface WorkerHeartbeatOptions {
   readonly clock: Clock
   readonly events: Emitter<RelayerEvent>
   readonly readLoad: () => JsonObject
-  /** Called after each heartbeat with the database's time and the process's time before it was sent. */
+  /**
+   * Called after each heartbeat, with the database's time and the process's time just before the heartbeat was sent.
+   */
   readonly onBeat: (databaseNow: Date, sentAtMs: number) => Promise<void>
 }
 

@@ -142,7 +142,7 @@ export function outcomeColumns(outcomes: readonly AttemptOutcome[]): OutcomeColu
   return {
     outboxIds,
     leaseTokens,
-    // The database refuses an invalid state (P7003). The contract tests rely on that, so it is not checked here.
+    // The state is not checked here: the database refuses an invalid one (P7003), and contract tests rely on that.
     states: each('state', (argument, { state }) => requiredText(argument, state, ERROR_CODE_LENGTH_MAX)),
     railReferences: sparse('railReference', (a, o) => optionalText(a, o.railReference, RAIL_REFERENCE_LENGTH_MAX)),
     railCodes: sparse('railCode', (a, o) => optionalText(a, o.railCode, ERROR_CODE_LENGTH_MAX)),

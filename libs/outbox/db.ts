@@ -29,9 +29,9 @@ import type {
 
 /**
  * Wraps the SQL functions that move an item from enqueue to completion, one wrapper per function, under the same name.
- * The first argument is a role of a database (`database.as('symphony_executor')`), a transaction in it, or, to enqueue,
- * the caller's own client. Each wrapper checks its arguments before any I/O. The database's refusals become typed
- * errors (`LeaseLostError`, `IdempotencyConflictError` …).
+ * The first argument is a role of a database (`database.as('symphony_executor')`), a transaction in that role, or, to
+ * enqueue, the caller's own client. Each wrapper checks its arguments before any I/O. The database's refusals become
+ * typed errors (`LeaseLostError`, `IdempotencyConflictError` …).
  */
 
 export interface EnqueueCallOptions {

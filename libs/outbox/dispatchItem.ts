@@ -206,7 +206,7 @@ function sinceLastAttemptMs({ item, sinceClaimMs }: LeasedItem): number {
 function outcomeOf(item: ClaimedItem, rail: LoadedRail, result: RailResult, settled: boolean): AttemptOutcome {
   const { outboxId, leaseToken } = item
   const { railCode, errorMessage, latencyMs } = answerDetails(result)
-  // Without object spreads, which are slow: nearly every outcome is a success.
+  // Uses no object spread, which is slow, because nearly every outcome is a success.
   if (result.kind === 'success') {
     return {
       outboxId,

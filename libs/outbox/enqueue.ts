@@ -73,7 +73,7 @@ export interface EnqueueChecks {
 /**
  * Enqueues a batch after its rails have checked it. A repeated instruction returns the stored item even if its rail
  * would refuse it today. Otherwise a client might repeat the payment under a new key after the schema became stricter.
- * An invalid item is therefore enqueued, and rolled back if it was new.
+ * So the function enqueues an invalid item too, and rolls back if the item was new.
  */
 export function enqueueChecked(
   tx: Queryable,

@@ -76,8 +76,8 @@ export type RelayerEvent =
       readonly during: 'completion' | 'renewal' | 'dispatch'
     }
   /**
-   * A late outcome was saved as evidence. `contradicts`: it differs from the recorded outcome, and an operator must
-   * review it.
+   * A late outcome was saved as evidence. `contradicts`: the late outcome differs from the recorded one, and an
+   * operator must review both.
    */
   | { readonly type: 'outbox.lateOutcome'; readonly outboxId: string; readonly contradicts: boolean }
   /** The item was recorded as DISPATCHED, and a late outcome had reported a success under another rail reference. */

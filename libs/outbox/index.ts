@@ -4,7 +4,7 @@
  * | state | moved by | a crash there leaves |
  * | --- | --- | --- |
  * | due, scheduled | `claimOutboxBatch` leases it, `cancelOutboxItem` ends it | the row |
- * | leased (in flight) | its holder completes, renews or releases it; `repairExpiredLeases` or another claim takes an expired one | a lease that expires, then a ledger row and the mark "outcome unknown" |
+ * | leased (in flight) | its holder completes, renews or releases it; `repairExpiredLeases` or another claim ends an expired lease | a lease that expires, then a ledger row and the mark "outcome unknown" |
  * | blocked | the end of the ordered item before it; the end of a pause | the row |
  * | held | operators, two of them for a decision about money | the row |
  * | DISPATCHED, FAILED | terminal | a ledger row; the queue row is gone |

@@ -13,7 +13,7 @@ export type ProposedInstruction = Pick<
 
 /** Payment that is held until a second person approves it. */
 export interface ProposedItem extends EnqueuedItem {
-  /** Open proposal; null if a repeated call finds that it was decided. */
+  /** Open proposal; null if a repeated call finds that the proposal was decided before. */
   readonly proposalId: string | null
 }
 

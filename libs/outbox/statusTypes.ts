@@ -103,7 +103,7 @@ export interface OutboxStatus {
   readonly oldestUnfinishedAgeSeconds: number
   /** Time since all rails were paused; 0 if they are not. */
   readonly allPausedAgeSeconds: number
-  /** Numbers of payments and of messages apart. All other counts include both. */
+  /** Counts per kind: payments and messages. All other counts include both kinds. */
   readonly kinds: Readonly<Record<ItemKind, KindStatus>>
 }
 

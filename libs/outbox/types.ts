@@ -81,7 +81,7 @@ export interface OutboxEvidence {
     readonly claimedAt: Date | null
     readonly completedAt: Date | null
     readonly action: AttemptAction
-    /** Whether the outcome was unknown after that attempt. */
+    /** Whether the outcome was unknown after this attempt. */
     readonly outcomeUnknown: boolean
   } | null
   /** Late outcome of a worker that had lost its lease. A late success completes the item without a call of the rail. */
@@ -264,7 +264,7 @@ export type OrderedFailurePolicy = 'continue' | 'halt'
 export type FreezeCause =
   /** Another system identifier: a restored dump, or a new cluster. */
   | 'ANOTHER_SERVER'
-  /** Same server, but a copy of the database or a dump restored beside it. */
+  /** Same server, but another database: a copy, or a restored dump. */
   | 'ANOTHER_DATABASE'
   | 'LOWER_TIMELINE'
   /** A failover or a recovery that may have lost commits. */

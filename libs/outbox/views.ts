@@ -100,7 +100,7 @@ export interface FailedItemView {
 export interface HeldItemView {
   readonly item: ItemView
   readonly proposal: ProposalView | null
-  /** Person who cares for the payment, as the latest note names them. */
+  /** Assignee in the latest note; null if it names none, or if there is no note. */
   readonly assignee: string | null
   readonly latestNote: NoteView | null
 }

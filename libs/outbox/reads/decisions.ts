@@ -41,7 +41,7 @@ export async function readFailedItems(
 }
 
 export interface HeldItemSearch extends Omit<ItemSearch, 'state'> {
-  /** Person who cares for the items, as their latest note names them. @default all */
+  /** Assignee in the latest note of an item. @default all */
   readonly assignee?: string
 }
 

@@ -2,7 +2,7 @@ import { call, onlyRow, qualify, type Queryable } from '../../db/index.js'
 
 /** Progress of the hashes of destinations. */
 export interface Hashing {
-  /** Name of the key of the stored hashes; null before the first. */
+  /** Name of the key that made the stored hashes; null before the first hash. */
   readonly keyName: string | null
   /** Number of projected blocks whose destinations are not hashed. */
   readonly blocksBehind: bigint
@@ -24,7 +24,7 @@ export interface BlockDestinations {
 
 /**
  * Reads the next projected block without hashes; undefined if there is none. Leaves out encrypted and forbidden
- * destinations: a hash would outlive the erasure of a person.
+ * destinations: their hashes would remain after a person's key was destroyed.
  */
 export async function readNextDestinations(role: Queryable): Promise<BlockDestinations | undefined> {
   const { rows } = await role.query<{ blockNo: bigint; entries: Buffer }>(

@@ -5,7 +5,7 @@ import { PAGE, STRETCH } from './search.js'
 interface FindOptions {
   /** Participants whose items are searched. @default all */
   readonly participants?: readonly string[]
-  /** Scope in which idempotency keys are searched too, before they are projected. @default none */
+  /** Key scope in which the word may be an idempotency key of an item that is not projected yet. @default none */
   readonly keyScope?: string
   readonly limit: number
 }

@@ -5,7 +5,7 @@ import { STRETCH, type ItemSearch } from './search.js'
 
 /** Error for an unknown name: no declared rail, waiting item or participant has it. */
 export class UnknownNameError extends SymphonyError {
-  /** Known name that was probably meant. */
+  /** Most similar known name; undefined if no known name is similar. */
   readonly nearest: string | undefined
 
   constructor(kind: PauseKind, name: string, nearest: string | undefined, use: NameUse = 'pause') {
@@ -19,7 +19,7 @@ export class UnknownNameError extends SymphonyError {
   }
 }
 
-/** Purpose of the name: to pause it, to pause a rail that has waiting items, or to search for its items. */
+/** Purpose of the name: a pause, a pause of an undeclared rail with waiting items, or a search for items. */
 type NameUse = 'pause' | 'pauseOfWaiting' | 'filter'
 
 function faultOf(use: NameUse, noun: 'rail' | 'participant', name: string): string {

@@ -31,7 +31,7 @@ export interface ProjectedFilter extends CreatedRange {
   readonly amountMax?: string
   /** Hash of the destination, see `DestinationHash`. Needs the role auditor. */
   readonly destinationHmac?: Buffer
-  /** @default largest with a currency and without a single amount, else newest */
+  /** @default `newest`; with a `currency`, `largest`, unless `amountMin` and `amountMax` are equal */
   readonly sort?: SearchSort
 }
 
@@ -150,7 +150,7 @@ function prepare(role: Queryable, search: ProjectedFilter & { readonly after?: P
   const further = () => (after === undefined ? [] : [position(after)])
   const destinationCondition = () =>
     search.destinationHmac === undefined ? [] : [`s.outbox_id = ANY (ARRAY(${destinations()}))`]
-  // Passes the ids as an array, so that the order of the result does not decide the index.
+  // The ids become an array, so that the planner cannot choose an index by the ORDER BY of the search.
   const destinations = () => `SELECT s.outbox_id FROM ${qualify(role, 'payment_search_destinations')} s
     WHERE s.destination_hmac = ${bind(search.destinationHmac, 'bytea')}${byAmount ? '' : and([...created(), ...further()])}
     ORDER BY s.outbox_id ${byAmount ? 'DESC' : direction} LIMIT ${STRETCH}`

@@ -55,8 +55,8 @@ export interface IdPage {
 
 /**
  * Returns items newest first, and FAILED items latest failure first. Filters without an index (rail, participants, the
- * states DUE, SCHEDULED and BLOCKED) apply to a bounded range of an index, so no search reads the whole ledger or queue.
- * A page may therefore be short and still have a next one.
+ * states DUE, SCHEDULED and BLOCKED) apply to a bounded range of an index, so no search reads the whole ledger or
+ * queue. A page may therefore be short and still have a next one.
  */
 export async function searchItems(
   role: Queryable,
@@ -114,8 +114,8 @@ export async function searchItems(
 }
 
 /**
- * Returns the query of the items in a state (by default all items) below a position, in descending order. No index finds
- * DUE, SCHEDULED and BLOCKED items by their ids: the query returns all pending items and says which match.
+ * Returns the query of the items in a state (by default all items) below a position, in descending order. No index
+ * finds DUE, SCHEDULED and BLOCKED items by their ids: the query returns all pending items and says which match.
  */
 function stretchOf(role: Queryable, state: ItemState | undefined, kind: ItemKind): string {
   if (state === 'DISPATCHED' || state === 'FAILED') {
@@ -143,8 +143,8 @@ function stretchOf(role: Queryable, state: ItemState | undefined, kind: ItemKind
 }
 
 /**
- * Returns the query of the held items. The search table has the holds of projected blocks, and the events after the last
- * of these blocks have the others.
+ * Returns the query of the held items. The search table has the holds of projected blocks, and the events after the
+ * last of these blocks have the others.
  */
 function heldStretch(role: Queryable, kind: ItemKind): string {
   const search = qualify(role, 'payment_search')
@@ -181,8 +181,8 @@ function returnedStretch(role: Queryable): string {
 const NOT_ENDED = 'NULL::timestamptz AS at, NULL::text AS error_code, false AS cancelled'
 
 /**
- * Returns the range and the order of a query. The lower bound of item ids also holds for attempts and returns, which
- * follow the enqueue.
+ * Returns the range and the order of a query. The lower bound of item ids also bounds ids of attempts and returns,
+ * which are later than the enqueue.
  */
 function below(place: string): string {
   return `${place} < $1::uuid AND ${place} >= $2::uuid ORDER BY ${place} DESC`

@@ -229,7 +229,7 @@ function latencyOf(rows: readonly AttemptRow[]): Latency {
       below += attempts
       if (below >= share * count) {
         const fromMs = LATENCY_RANGES.findLast((end) => end < toMs) ?? 0
-        // Above the last range only its lower end is known.
+        // A latency above the last range has no upper end, so the end of the last range is returned.
         if (toMs > LATENCY_MAX_MS) return fromMs
         return Math.round(fromMs + ((toMs - fromMs) * (attempts - (below - share * count))) / attempts)
       }

@@ -15,9 +15,13 @@ export interface StatementSearch {
 type StatementState = 'PENDING' | 'DISPATCHED' | 'FAILED' | 'CANCELLED'
 
 /**
- * Line of a statement. `payment`: was pending at the beginning or created in the period. `return`: the rail returned
- * money in the period. Then sums per currency: `opening` and `closing` of the payments that were pending at the
- * beginning and at the end, `created` in the period, and `total` per state and of returns.
+ * Line of a statement.
+ *
+ * - `payment`: a payment that was pending at the beginning of the period, or was created in it.
+ * - `return`: money that the rail returned in the period.
+ * - `opening`, `closing`: sum of the payments that were pending at the beginning or at the end, per currency.
+ * - `created`: sum of the payments that were created in the period, per currency.
+ * - `total`: sum of the payments per state, and of the returns, per currency.
  */
 export interface StatementLine {
   readonly type: 'payment' | 'return' | 'opening' | 'created' | 'total' | 'closing'
@@ -31,7 +35,7 @@ export interface StatementLine {
   readonly reference: string | null
   /** Number of payments or returns. */
   readonly count: number
-  /** Null if the field classes of the rail withhold it. */
+  /** Currency; null if the field classes of the rail hide the amount. */
   readonly currency: string | null
   readonly amount: string | null
 }
@@ -154,7 +158,7 @@ async function linesOf(
       if (state === 'PENDING') sums.add('closing', null, currency, amount)
     }
     for (const back of returns.filter(({ id }) => id === row.id)) {
-      // The view withholds the sum of the returns if the amount is secret.
+      // If the amount is secret, the view shows no sum of the returns, so this line shows no amount either.
       const returned = item.returnedAmount === null ? null : back.amount
       sums.add('total', 'RETURNED', currency, returned)
       lines.push({

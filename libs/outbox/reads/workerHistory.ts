@@ -25,7 +25,7 @@ export interface WorkerHistory {
 
 /**
  * Returns the last 20 changes of circuit breakers, and the attempts of the last hour per 5 minutes, each latest first.
- * Null selects all rails or all workers, those that ended included.
+ * Null selects all rails or all workers, stopped workers included.
  */
 export async function readWorkerHistory(
   role: Queryable,
