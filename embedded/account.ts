@@ -47,8 +47,8 @@ export async function accountOfCluster(dataPath: string): Promise<Account | unde
 }
 
 /**
- * Returns whether the account can enter the folder. Tries it, because permission bits do not cover ACLs, mounts and
- * security modules.
+ * Returns whether the account can enter the folder. Tries to enter it, because permission bits do not cover ACLs,
+ * mounts and security modules.
  */
 export async function canReach(account: Account | undefined, folder: string): Promise<boolean> {
   if (account === undefined) return true

@@ -205,7 +205,7 @@ CREATE TABLE ledger_projection (
 );
 COMMENT ON TABLE ledger_projection IS 'Position of the projection: one row, changed in the same transaction as the projected tables.';
 COMMENT ON COLUMN ledger_projection.last_block IS 'Last block whose rows are projected; 0 before the first.';
-COMMENT ON COLUMN ledger_projection.projected_to IS 'Time at which that block was sealed; null before the first.';
+COMMENT ON COLUMN ledger_projection.projected_to IS 'Time at which last_block was sealed; null before the first block.';
 COMMENT ON COLUMN ledger_projection.hashed_block IS 'Last block whose destinations are hashed; 0 before the first.';
 COMMENT ON COLUMN ledger_projection.hash_key IS 'Name of the key that hashed the destinations, derived from the key; null before the first hash.';
 
@@ -783,7 +783,7 @@ COMMENT ON INDEX ix_attempts_failed IS 'List of FAILED items, the latest first. 
 CREATE INDEX ix_attempts_recorded ON payment_outbox_attempts USING btree (recorded_xid);
 COMMENT ON INDEX ix_attempts_recorded IS 'Sealing: rows after a given transaction, in order. About six bytes per row.';
 CREATE UNIQUE INDEX payment_outbox_attempts_one_terminal_per_outbox ON payment_outbox_attempts USING btree (outbox_id) WHERE state = ANY (ARRAY['DISPATCHED'::outbox_attempt_state, 'FAILED'::outbox_attempt_state]);
-COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'Refuses a second terminal outcome of one item. Enqueue, redrive and status read it. One entry per terminal item.';
+COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS 'A second terminal outcome of one item is refused by this index. Enqueue, redrive and status read it. One entry per terminal item.';
 CREATE TRIGGER payment_outbox_attempts_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON payment_outbox_attempts FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE payment_outbox_attempts ENABLE ALWAYS TRIGGER payment_outbox_attempts_is_append_only;
 COMMENT ON TABLE payment_outbox_attempts IS 'The ledger: one immutable row per attempt, numbered 1, 2, 3 … per item.';
@@ -936,7 +936,7 @@ CREATE TABLE payment_outbox_pending (
   CONSTRAINT ux_pending_participant_sequence UNIQUE (participant_id, sequence_id)
 ) WITH (autovacuum_analyze_scale_factor=0.1, autovacuum_vacuum_cost_delay=1, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=500, fillfactor=70);
 CREATE INDEX ix_pending_block_unverified ON payment_outbox_pending USING btree (participant_id, sequence_id) WHERE block_unverified;
-COMMENT ON INDEX ix_pending_block_unverified IS 'Claim and lease repair: blocks to verify. Nearly always empty.';
+COMMENT ON INDEX ix_pending_block_unverified IS 'Claim and lease repair: blocked items to verify. Nearly always empty.';
 CREATE INDEX ix_pending_claimable ON payment_outbox_pending USING btree (rail_type, is_message, next_attempt_at, created_at, sequence_id) WHERE lease_token IS NULL AND hold_reason IS NULL AND NOT blocked;
 COMMENT ON INDEX ix_pending_claimable IS 'Claim: due items in order. Rail and kind are the first columns, so that a claim reads no other rail or kind. One entry per enqueue; a lease removes it.';
 CREATE INDEX ix_pending_lease_expired ON payment_outbox_pending USING btree (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
@@ -1693,7 +1693,7 @@ COMMENT ON COLUMN supervisor_outbox_status.all_paused_age_seconds IS 'Time since
 COMMENT ON COLUMN supervisor_outbox_status.returned_total IS 'Number of DISPATCHED payments of which the rail returned money. Sums of amounts would mix currencies.';
 COMMENT ON COLUMN supervisor_outbox_status.cancelled_total IS 'Number of items that were cancelled.';
 COMMENT ON COLUMN supervisor_outbox_status.kinds IS 'The counts and ages of payments and of messages apart: an object with the keys payment and message.';
-COMMENT ON COLUMN supervisor_outbox_status.counts_age_seconds IS 'Age of the counts and ages of pending items. A queue of more than 50,000 items is counted every few seconds; 0 for a smaller one, which each reader counts.';
+COMMENT ON COLUMN supervisor_outbox_status.counts_age_seconds IS 'Time since the pending items were counted. A queue of more than 50,000 items is counted every few seconds; 0 for a smaller queue, which each reader counts.';
 
 -- view supervisor_scheduler_status of symphony_owner
 CREATE VIEW supervisor_scheduler_status WITH (security_barrier=true) AS
@@ -2507,7 +2507,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 24f37c337b6e467a1204ab8227e0ddd1cf340c58ff2ee3791995a6b6be1db3b5
+-- body: sha256 4afeae864c3101480a7c66013abc40ab4a678c336221feac2a7a96102b97165c
 COMMENT ON FUNCTION complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) IS 'Records the outcomes of up to 1000 leased items. Returns a verdict for each: RECORDED, ALREADY_RECORDED by this token, or LEASE_LOST. With p_is_message true, payments get LEASE_LOST; with false, messages do.';
 
 -- function complete_outbox_packed(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) of symphony_owner
@@ -4025,7 +4025,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 b64e57cbcd047112f4659e1e711258c4441fcd0be59fa7d40d65ee1faddad5ea
-COMMENT ON FUNCTION raise_unknown_job(text) IS 'Internal: raises P7012.';
+COMMENT ON FUNCTION raise_unknown_job(text) IS 'Internal: raises P7012 for an unknown job.';
 
 -- function read_subject_keys(uuid[]) of symphony_owner
 CREATE FUNCTION read_subject_keys(p_data_key_ids uuid[])
@@ -4129,7 +4129,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 cac78e509ff723616ed06b7cb381c5f70838d1cb51573d608f863800812a7381
+-- body: sha256 cd24d835ff85cd9018e12b7e0588c40777ef8bb55191d34a202cf8e65ffb3354
 COMMENT ON FUNCTION record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) IS 'Records a late outcome; TERMINAL_BLOCKED if it contradicts the recorded one. Changes no outcome.';
 
 -- function record_ledger_verification(bigint, bigint) of symphony_owner
@@ -4570,7 +4570,7 @@ RETURNS TABLE(system_identifier bigint, timeline integer, database_oid oid, reco
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 3c426b160794e9f8c5ce621f891080079102273ea1c7eb8d3e0331c52d946eef
+-- body: sha256 fd2d16ab82d22eace235c7482b5d373b0b2931347b5c2cabab7550ef12f91035
 COMMENT ON FUNCTION server_identity() IS 'Internal: returns system identifier, timeline, database oid and recovery target of this server.';
 
 -- function set_actor_gateway(text, boolean) of symphony_owner
@@ -4663,7 +4663,7 @@ RETURNS TABLE(run_id uuid, scheduled_for timestamp with time zone)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 65ff7418c101a07dd009131f1ed72c1b8f145bc7deb7bf082aaa669525ae7a4d
+-- body: sha256 9cf421beab5b87c867012661e3a922caf675b9fd0a83d576291ddc60a5be5b5c
 COMMENT ON FUNCTION trigger_job(text) IS 'Creates a run of a job that is due now, in addition to its schedule.';
 
 -- function unreadable_reconciliation_payments(uuid, text, integer, uuid) of symphony_owner

@@ -46,7 +46,7 @@ const BOUNDS = {
 
 const RECONNECT_DELAY_FIRST_MS = 100
 
-/** Checks that the session still listens on the channel. Otherwise it would get no notifications. */
+/** Checks that the session still listens on the channel. A session that does not would get no notifications. */
 const HEARTBEAT = 'SELECT 1 FROM pg_catalog.pg_listening_channels() AS channel WHERE channel = $1'
 
 /**

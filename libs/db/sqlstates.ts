@@ -27,7 +27,7 @@ export const RAISED_SQLSTATES: ReadonlyMap<string, ErrorCode> = new Map([
 
 /**
  * Recognises the refusal of an append-only table by its fixed message and its table, because every plain RAISE
- * EXCEPTION has P0001. Only this function and the next one read a message.
+ * EXCEPTION has P0001. Only this function and `isReplacedFunctionError` read a message.
  */
 export function isAppendOnlyError(message: string, table: string | undefined): boolean {
   return ['UPDATE', 'DELETE', 'TRUNCATE'].some(

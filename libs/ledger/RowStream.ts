@@ -27,7 +27,7 @@ export class RowStream {
   }
 
   /**
-   * Returns the next rows up to `last`; all rows if it is null.
+   * Returns the next rows up to `last`, or all rows if `last` is null.
    * @param horizon position after `last` up to which rows may be read ahead
    */
   async *upTo(last: Position | null, horizon = last ?? undefined): AsyncGenerator<readonly LedgerRow[]> {

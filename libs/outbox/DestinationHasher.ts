@@ -4,7 +4,7 @@ import type { Queryable } from '../db/index.js'
 import { guardListener, IntervalWorker } from '../worker/index.js'
 import { readHashing, readNextDestinations, storeSearchDestinations } from './reads/destinations.js'
 
-/** Minimum size of the key. A reader of the hashes could find a shorter one by trial. */
+/** Minimum size of the key. A reader of the hashes could find a shorter key by trial. */
 const KEY_BYTES_MIN = 32
 
 /** Hashes destinations with a key that the database does not have. */

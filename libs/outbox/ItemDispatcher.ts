@@ -159,9 +159,7 @@ export class ItemDispatcher implements DispatchHooks {
     void this.#options.completer.saveLateOutcome(outcome)
   }
 
-  /**
-   * Returns how long the lease must still be trusted at the start of a call. Renewal extends the lease during a call.
-   */
+  /** Returns how long a lease must still be trusted when a call starts. Renewal extends it during the call. */
   leaseNeededMs({ timeoutMs }: LoadedRail): number {
     const { renewLeases, leaseSeconds } = this.#options.relayer
     if (!renewLeases) return timeoutMs + LEASE_MARGIN_MS / 2

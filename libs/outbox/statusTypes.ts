@@ -48,7 +48,7 @@ export interface OutboxStatus {
   /** Number of cancelled items. `failedTotal` and `dlqDepth` include them. */
   readonly cancelledTotal: bigint
   readonly cancelledLastHour: bigint
-  /** Age of the counts and ages of pending items; 0 unless the queue is large. */
+  /** Time since the pending items were counted; 0 unless the queue is large. */
   readonly countsAgeSeconds: number
   /** Pending items with an unknown outcome. */
   readonly outcomeUnknownCount: bigint

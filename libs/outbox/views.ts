@@ -160,7 +160,7 @@ export interface LimitView extends LimitRuleView {
   readonly setAt: string
   /** Sum or number in the current window; null for `approval`. */
   readonly used: string | null
-  /** Time at which a payment exceeded the limit, while later payments are held for it. */
+  /** Time of the excess for which later payments are held; null if there is none. */
   readonly exceededAt: string | null
 }
 

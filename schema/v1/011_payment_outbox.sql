@@ -560,7 +560,7 @@ COMMENT ON INDEX ix_pending_ordered IS
 CREATE INDEX IF NOT EXISTS ix_pending_block_unverified
   ON payment_outbox_pending (participant_id, sequence_id) WHERE block_unverified;
 COMMENT ON INDEX ix_pending_block_unverified IS
-  'Claim and lease repair: blocks to verify. Nearly always empty.';
+  'Claim and lease repair: blocked items to verify. Nearly always empty.';
 
 CREATE UNIQUE INDEX IF NOT EXISTS ix_attempts_by_outbox ON payment_outbox_attempts (outbox_id, attempt_no);
 COMMENT ON INDEX ix_attempts_by_outbox IS
@@ -569,7 +569,8 @@ COMMENT ON INDEX ix_attempts_by_outbox IS
 CREATE UNIQUE INDEX IF NOT EXISTS payment_outbox_attempts_one_terminal_per_outbox
   ON payment_outbox_attempts (outbox_id) WHERE state IN ('DISPATCHED', 'FAILED');
 COMMENT ON INDEX payment_outbox_attempts_one_terminal_per_outbox IS
-  'Refuses a second terminal outcome of one item. Enqueue, redrive and status read it. One entry per terminal item.';
+  'A second terminal outcome of one item is refused by this index. Enqueue, redrive and status read it. One entry per '
+  'terminal item.';
 
 CREATE INDEX IF NOT EXISTS ix_attempts_failed
   ON payment_outbox_attempts (attempt_id) WHERE state = 'FAILED' AND attempt_no >= 1;

@@ -14,7 +14,7 @@ INSERT INTO ledger_projection DEFAULT VALUES ON CONFLICT DO NOTHING;
 COMMENT ON TABLE ledger_projection IS
   'Position of the projection: one row, changed in the same transaction as the projected tables.';
 COMMENT ON COLUMN ledger_projection.last_block IS 'Last block whose rows are projected; 0 before the first.';
-COMMENT ON COLUMN ledger_projection.projected_to IS 'Time at which that block was sealed; null before the first.';
+COMMENT ON COLUMN ledger_projection.projected_to IS 'Time at which last_block was sealed; null before the first block.';
 COMMENT ON COLUMN ledger_projection.hashed_block IS 'Last block whose destinations are hashed; 0 before the first.';
 COMMENT ON COLUMN ledger_projection.hash_key IS
   'Name of the key that hashed the destinations, derived from the key; null before the first hash.';

@@ -257,8 +257,8 @@ COMMENT ON VIEW supervisor_outbox_status IS
 COMMENT ON COLUMN supervisor_outbox_status.kinds IS
   'The counts and ages of payments and of messages apart: an object with the keys payment and message.';
 COMMENT ON COLUMN supervisor_outbox_status.counts_age_seconds IS
-  'Age of the counts and ages of pending items. A queue of more than 50,000 items is counted every few seconds; 0 for '
-  'a smaller one, which each reader counts.';
+  'Time since the pending items were counted. A queue of more than 50,000 items is counted every few seconds; 0 for a '
+  'smaller queue, which each reader counts.';
 COMMENT ON COLUMN supervisor_outbox_status.dlq_depth IS 'Number of items that ended FAILED, cancelled ones included.';
 COMMENT ON COLUMN supervisor_outbox_status.cancelled_total IS 'Number of items that were cancelled.';
 COMMENT ON COLUMN supervisor_outbox_status.returned_total IS

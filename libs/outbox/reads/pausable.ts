@@ -101,8 +101,8 @@ export async function readSkippedHead(role: Queryable, participantId: string): P
 }
 
 /**
- * Throws `UnknownNameError` if the database does not know the rail or a participant of a search without results. Rails
- * of the latest failed items count as known. As symphony_control.
+ * Explains a search without results: throws `UnknownNameError` if the database does not know its rail or one of its
+ * participants. Rails of the latest failed items count as known. As symphony_control.
  */
 export async function requireKnownSearch(
   role: Queryable,

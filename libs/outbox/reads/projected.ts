@@ -70,7 +70,7 @@ export async function searchProjected(
 
 export interface StateCounts {
   readonly states: Readonly<Record<ProjectedState, number>>
-  /** Number of payments among them of which the rail returned money. */
+  /** Number of matching payments of which the rail returned money. */
   readonly returned: number
   /** Whether the counts are incomplete, because only the first 20,000 entries of an index are counted. */
   readonly truncated: boolean

@@ -188,7 +188,7 @@ function below(place: string): string {
   return `${place} < $1::uuid AND ${place} >= $2::uuid ORDER BY ${place} DESC`
 }
 
-/** Returns the smallest id of the range, and the first id after it. */
+/** Returns the smallest id of the range, and the first id after the range. */
 function createdBounds({ createdFrom, createdTo }: CreatedRange): readonly [string, string] {
   return [
     createdFrom === undefined ? FIRST_UUID : minUuidAt(createdFrom),

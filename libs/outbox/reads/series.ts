@@ -253,7 +253,7 @@ function total(rows: readonly Pick<AttemptRow, 'attempts'>[]): number {
   return rows.reduce((sum, { attempts }) => sum + attempts, 0)
 }
 
-/** Upper ends of the ranges in the SQL function latency_range. A test compares them. */
+/** Upper ends of the ranges in the SQL function latency_range. A test compares both lists. */
 export const LATENCY_RANGES: readonly number[] = [
   1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1_000, 1_500, 2_000, 3_000, 5_000, 7_000, 10_000,
   15_000, 20_000, 30_000, 50_000, 70_000, 100_000, 150_000, 200_000, 300_000, 500_000, 700_000, 1_000_000,

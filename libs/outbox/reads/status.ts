@@ -5,8 +5,8 @@ import type { FreezeCause } from '../types.js'
 import type { LatestAttempts, PauseView, RailQueue, ThroughputView, WorkerReport } from '../views.js'
 
 /**
- * Empty list of values, with which the driver prepares a statement. These queries run every second, and planning costs
- * as much as execution.
+ * Empty list of values. A query with a list, even an empty one, is prepared. These queries run every second, and
+ * planning costs as much as execution.
  */
 const PREPARED: readonly unknown[] = []
 

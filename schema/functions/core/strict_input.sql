@@ -181,8 +181,8 @@ RETURN p_text COLLATE "C" ~ '[:,[] ?-?([0-9][.]?){16}';
 COMMENT ON FUNCTION shows_long_number(text) IS
   'Returns true if the text of JSON values may hold a number of 16 digits or more.';
 
--- Most payloads are small, and their text shows neither a long number nor 33 brackets. is_plain_payload_text takes the
--- text as an argument, because an inlined SQL function would compute it for each use.
+-- Most payloads are small, and their text shows neither a long number nor 33 brackets, so they need no other check.
+-- is_plain_payload_text takes the text as an argument, because an inlined SQL function would compute it for each use.
 CREATE OR REPLACE FUNCTION small_payload_text(p_payload jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE WHEN pg_column_size(p_payload) <= 1024 AND jsonb_typeof(p_payload) = 'object' THEN p_payload::text END;

@@ -9,7 +9,7 @@ COMMENT ON FUNCTION inbox_content_hash(text, text) IS
   'Returns the SHA-256 of topic and payload of a message, each preceded by its length.';
 
 -- A message is new, known with the same content, or known with another content. In the last case the first content
--- stays, content_differs is true, and an event is recorded. An error would roll the event back.
+-- stays, content_differs is true, and an event is recorded. No error is raised: it would roll the event back.
 CREATE OR REPLACE FUNCTION enqueue_inbox_messages(
   p_sources text[], p_message_ids text[], p_topics text[], p_payloads jsonb[], p_not_before timestamptz[] DEFAULT NULL
 ) RETURNS TABLE (ordinal integer, state text, sightings bigint, created boolean, content_differs boolean)

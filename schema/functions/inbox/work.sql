@@ -1,6 +1,6 @@
 -- Claims of inbox messages: claim, ack, abandon, fail. A claim sets a fence in the row and removes nothing, so a crash
--- costs one claim length and one attempt, never a message. A call with an outdated fence changes nothing, and its
--- answer leaves the message out.
+-- costs one claim length and one attempt, never a message. A call with an outdated fence neither changes
+-- nor returns the message.
 
 CREATE OR REPLACE FUNCTION claim_inbox_batch(
   p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_attempts_max integer DEFAULT 20

@@ -242,7 +242,7 @@ BEGIN
     PERFORM record_outbox_contradictions(p_worker_id, v_contradicted, v_contradictions, v_contradicted_by);
   END IF;
 
-  -- 7. Answer; leases that are not live were recorded before, or are lost.
+  -- 7. Return the verdicts. An item without a live lease is ALREADY_RECORDED by this token, or LEASE_LOST.
   RETURN QUERY
   SELECT r.ordinal, r.outbox_id, 'RECORDED', r.attempt_no, r.state::outbox_attempt_state, r.held,
     COALESCE(r.outbox_id = ANY (v_contradicted), false)

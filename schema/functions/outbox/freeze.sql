@@ -265,7 +265,7 @@ BEGIN
     v_system_identifier := NULL;
   END;
   BEGIN
-    -- The timeline of the last checkpoint would be outdated for a while after a promotion.
+    -- Reads the timeline from the WAL, because that of the last checkpoint is outdated for a while after a promotion.
     v_timeline := ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer;
   EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
     v_timeline := NULL;

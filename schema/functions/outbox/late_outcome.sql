@@ -80,7 +80,7 @@ BEGIN
         v_event_type, p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
     END IF;
   EXCEPTION WHEN unique_violation THEN
-    -- The item's lock orders its events. Only an old snapshot can miss the event that took this number.
+    -- An event has this number already. Under the item's lock, only a snapshot from before the lock misses that event.
     RAISE EXCEPTION 'outbox item %: another event was recorded at the same time', p_outbox_id
       USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
   END;

@@ -10,7 +10,7 @@ BEGIN
     USING ERRCODE = 'P7012', HINT = 'Define the job first, or check its spelling: names are case-sensitive.';
 END
 $$;
-COMMENT ON FUNCTION raise_unknown_job(text) IS 'Internal: raises P7012.';
+COMMENT ON FUNCTION raise_unknown_job(text) IS 'Internal: raises P7012 for an unknown job.';
 
 CREATE OR REPLACE FUNCTION create_or_update_job(
   p_job_name text, p_cron text, p_time_zone text, p_topic text, p_payload jsonb, p_next_due_at timestamptz,
@@ -108,7 +108,7 @@ DECLARE
   v_at timestamptz;
 BEGIN
   PERFORM check_id('p_job_name', p_job_name);
-  -- The lock orders this call and a deletion: the deletion removes the new run, or comes first.
+  -- With this lock, a concurrent deletion of the job either comes first, or also removes the new run.
   SELECT j.* INTO v_job FROM scheduler_jobs j WHERE j.job_name = p_job_name FOR SHARE;
   IF v_job.job_name IS NULL THEN
     PERFORM raise_unknown_job(p_job_name);
