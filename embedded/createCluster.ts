@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto'
-import { chown, mkdir, unlink, writeFile } from 'node:fs/promises'
+import { chown, mkdir, readdir, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Account } from './account.js'
 import { createAtomically } from './createAtomically.js'
 import type { Deadline } from './Deadline.js'
-import { EmbeddedError } from './errors.js'
+import { EmbeddedError, hasCode } from './errors.js'
 import { folderMode, type ClusterHome } from './clusterHome.js'
 import { readClusterVersion } from './postmasterFile.js'
 import type { Binaries } from './findBinaries.js'
@@ -16,11 +16,14 @@ export const SUPERUSER = 'postgres'
 /** Creates the cluster and its password, unless another process has just created them. */
 export async function createCluster(home: ClusterHome, binaries: Binaries, deadline: Deadline): Promise<void> {
   try {
-    await createAtomically(home.clusterPath, folderMode(home.account), async (unfinished) => {
-      const password = randomBytes(24).toString('base64url')
-      await writeFile(join(unfinished, 'password'), password, { mode: 0o600 })
-      await initialise(unfinished, password, home.account, binaries, deadline)
-    })
+    // Checked first, so that a folder that is no cluster is refused before the seconds of initdb.
+    if (await isFree(home.clusterPath)) {
+      await createAtomically(home.clusterPath, folderMode(home.account), async (unfinished) => {
+        const password = randomBytes(24).toString('base64url')
+        await writeFile(join(unfinished, 'password'), password, { mode: 0o600 })
+        await initialise(unfinished, password, home.account, binaries, deadline)
+      })
+    }
   } catch (error) {
     if (!(error instanceof Error && 'syscall' in error)) throw error
     throw new EmbeddedError('EMBEDDED_DATA_DIR', `The cluster cannot be created in ${home.path}.`, {
@@ -32,6 +35,17 @@ export async function createCluster(home: ClusterHome, binaries: Binaries, deadl
     throw new EmbeddedError('EMBEDDED_DATA_DIR', `${home.clusterPath} exists but contains no PostgreSQL cluster.`, {
       remedy: 'Move it to another place, or choose another --data-dir.',
     })
+  }
+}
+
+/** Returns whether nothing or an empty folder has this path. */
+async function isFree(path: string): Promise<boolean> {
+  try {
+    return (await readdir(path)).length === 0
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return true
+    if (hasCode(error, 'ENOTDIR')) return false
+    throw error
   }
 }
 

@@ -249,7 +249,8 @@ describe('an unusable folder of startEmbedded', () => {
     await mkdir(join(dataDir, 'postgres'), { recursive: true })
     await chmod(dataDir, 0o711)
     await writeFile(join(dataDir, 'postgres/precious'), 'mine')
-    await expect(startEmbedded({ dataDir })).rejects.toMatchObject({
+    // initdb takes longer than this timeout, so the refusal comes before it.
+    await expect(startEmbedded({ dataDir, startTimeoutMs: 100 })).rejects.toMatchObject({
       code: 'EMBEDDED_DATA_DIR',
       message: expect.stringContaining('exists but contains no PostgreSQL cluster'),
     })
