@@ -15,7 +15,7 @@ import { ExportButton } from '../parts/ExportButton.js'
 import { Filters } from '../parts/Filters.js'
 import { Icon } from '../parts/Icon.js'
 import { RelativeTime } from '../parts/RelativeTime.js'
-import { Amount, Destination } from '../parts/Money.js'
+import { Amount, Destination, moneyTitle } from '../parts/Money.js'
 import {
   filterSoon,
   KindFilter,
@@ -92,7 +92,7 @@ export function Payments() {
         )}
         <footer class="vlist-foot">
           <span>{next === undefined ? 'Loading' : sizeOf(rows.length, next === null)}</span>
-          <span>{isLoading && next !== undefined ? 'Loading more' : next === null ? 'End of list' : ''}</span>
+          <span>{next === null ? 'End of list' : isLoading && next !== undefined ? 'Loading more' : ''}</span>
         </footer>
       </section>
       {isEnqueuing ? (
@@ -325,7 +325,7 @@ const cellsOf = (selection: Selection) => (item: OutboxItem) => {
       <StateTag state={item.returned ? RETURNED : state} />{' '}
       {item.outcomeUnknown ? <StateTag state="OUTCOME_UNKNOWN" short="Unknown" /> : null}
     </span>,
-    <span key="amount">
+    <span key="amount" title={moneyTitle(item)}>
       <Amount of={item} /> <Destination of={item} />
     </span>,
     railType,

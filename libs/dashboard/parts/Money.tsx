@@ -23,13 +23,19 @@ export function Destination({ of: { destination, destinationWithheld } }: { read
   return <span class="quiet">{destinationWithheld === null ? 'none' : WITHHELD[destinationWithheld]}</span>
 }
 
-/** Amount and destination in one line: `12.50 EUR to ••••3000`. */
+/** Amount and destination in one line: `12.50 EUR to ••••3000` or `12.50 EUR, destination encrypted`. */
 export function Money({ of }: { readonly of: ShownMoney }) {
   return (
     <>
-      <Amount of={of} /> <span class="quiet">to</span> <Destination of={of} />
+      <Amount of={of} />
+      <span class="quiet">{of.destination === null ? ', destination' : ' to'}</span> <Destination of={of} />
     </>
   )
+}
+
+/** Amount and destination for the tooltip of a cell that may cut them off. */
+export function moneyTitle({ amount, currency, destination }: ShownMoney): string {
+  return amount === null ? '' : `${grouped(amount)} ${currency} ${destination ?? ''}`
 }
 
 /**

@@ -126,7 +126,14 @@ export function overviewRoutes(
       ...common,
       path: '/v1/rails',
       summary: 'Rails with their queues, workers, circuit breakers and pauses.',
-      answers: { 200: { description: 'All rails with pending items, a pause or a live worker.', schema: Rails } },
+      answers: {
+        200: {
+          description:
+            'All rails with pending items, a pause or a live worker. Counts and ages are current for a queue of up to ' +
+            '50,000 items. For a larger queue they are stored counts, some seconds old: `countsAgeSeconds` of /v1/status.',
+          schema: Rails,
+        },
+      },
       example: { status: 200, answer: { rails: [RAIL_EXAMPLE] } },
       handle: async () => ({ rails: await readRails(roles.readonly) }),
     }),
