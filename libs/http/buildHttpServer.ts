@@ -211,11 +211,18 @@ function createApp(log: Logger, authorizer: RequestAuthorizer, { files, routes }
   })
   app.decorateRequest('identity', undefined)
   app.addHook('onRequest', async (request, reply) => {
-    if (bodyBytes(request) > REQUEST_BYTES) await largeRequests.turn()
-    void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id)
     const { route } = request.routeOptions.config
+    const isLarge = bodyBytes(request) > REQUEST_BYTES
+    if (isLarge) await largeRequests.turn()
+    void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id)
     if (route === undefined && files !== undefined && fileFor(files, request) !== undefined) return
-    await authorizer.authorize(route, request, reply)
+    try {
+      await authorizer.authorize(route, request, reply)
+    } catch (error) {
+      // Disconnects the caller, because reading the rest of a large body costs more than a new connection.
+      if (isLarge && route?.upload === undefined) void reply.header('connection', 'close')
+      throw error
+    }
     void reply.header('cache-control', 'no-store')
   })
   app.addHook('onResponse', async ({ id, method, routeOptions, identity }, { statusCode, elapsedTime }) => {

@@ -306,6 +306,16 @@ describe('the database role of a route', () => {
   })
 })
 
+/** Posts a body of the given size. Returns the status and what happens to the connection. */
+async function postBytes(bearer: string, bytes: number): Promise<(number | string | null)[]> {
+  const { status, headers } = await fixture.call('/v1/instructions', {
+    method: 'POST',
+    headers: { authorization: `Bearer ${bearer}`, 'content-type': 'application/json', 'idempotency-key': 'k' },
+    body: buildText(bytes),
+  })
+  return [status, headers.get('connection')]
+}
+
 describe('on an HTTP server,', () => {
   test('a key over its rate gets 429 with Retry-After; another key does not', async () => {
     const clock = new HandClock()
@@ -348,6 +358,15 @@ describe('on an HTTP server,', () => {
     clock.ms += 2_000
     expect((await post(buildText(100_000))).status).toBe(422)
     expect((await post('{}')).status).toBe(429)
+  })
+
+  test('a refused request with a body above 16 KiB is answered and disconnected', async () => {
+    const { key } = await createKey(db, { scopes: ['ingest'], owner: 'large' })
+    expect([await postBytes('wrong', 16_385), await postBytes('wrong', 16_384), await postBytes(key, 16_385)]).toEqual([
+      [401, 'close'],
+      [401, 'keep-alive'],
+      [422, 'keep-alive'],
+    ])
   })
 
   test('the server listens on the given address only', async () => {
