@@ -307,7 +307,7 @@ describe('an actor gateway', () => {
     await placeOutboxHold(withActor(control, good), outboxId, 'odd')
   })
 
-  test('is refused in each statement that does not name the actor (22023, P7016)', async () => {
+  test('is refused in a statement without an actor: 22023 if it may name people, otherwise P7016', async () => {
     const naming = await gatewayLogin(true)
     const { outboxId } = await enqueue(db)
     await placeOutboxHold(withActor(naming.control, { person: 'carol' }), outboxId, 'odd')
@@ -389,7 +389,7 @@ describe('a session of the dashboard', () => {
     expect(await statusOf(session.keyId)).toMatchObject({ status: 'EXPIRED' })
   })
 
-  test('can be revoked once; an unknown id or a session id that is already used is refused (22023)', async () => {
+  test('can be revoked once; revoking an unknown id or reusing an id is refused (22023)', async () => {
     const session = await createSession()
     expect(await revokeBrowserSession(control, session.keyId)).toBe(true)
     expect(await revokeBrowserSession(control, session.keyId)).toBe(false)
@@ -398,7 +398,7 @@ describe('a session of the dashboard', () => {
     expect(await failureOf(createBrowserSession(auth, session, SIGN_IN))).toMatchObject({ sqlstate: '22023' })
   })
 
-  test('is deleted after 30 days, or when its person has signed in 100 more times', async () => {
+  test('is deleted at a sign-in if it is older than 30 days or its person has 100 newer sessions', async () => {
     const old = await createSession({ owner: 'bob' })
     await db.queryNoRole(
       `UPDATE browser_sessions SET created_at = created_at - interval '31 days', expires_at = expires_at - interval '31 days'

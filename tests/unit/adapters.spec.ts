@@ -21,7 +21,7 @@ test.for([
   expect(parseArray(String(asText(given)), String)).toEqual(given)
 })
 
-test('asText writes dates, bigints and booleans in an array as PostgreSQL reads them', () => {
+test('asText writes dates, bigints, booleans and arrays in an array as PostgreSQL reads them', () => {
   expect(asText([new Date(0), null])).toBe('{"1970-01-01T00:00:00.000Z",NULL}')
   expect(asText([2n ** 63n - 1n])).toBe('{"9223372036854775807"}')
   expect(asText([true, false])).toBe('{"true","false"}')

@@ -145,7 +145,7 @@ describe('a broker rail', () => {
     expect(verdict.message).toContain('the lease of this message has expired')
   })
 
-  test.for(all)('rejects an aborted call with NOT_SENT: %s', async ([, declare]) => {
+  test.for(all)('rejects a call whose signal is already aborted (NOT_SENT): %s', async ([, declare]) => {
     const rail = loadRail(declare({}))
     await expect(async () => rail.dispatch(railRequest(), { signal: AbortSignal.abort() })).rejects.toMatchObject({
       code: 'NOT_SENT',
@@ -221,7 +221,7 @@ describe('the Kafka rail', () => {
     expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'unknown' })
   })
 
-  test('ends an aborted call at once and returns unknown', async () => {
+  test('ends at once with unknown if the signal aborts while the producer sends', async () => {
     const rail = loadRail(kafka({ producer: { send: () => new Promise(() => {}) } }))
     const stop = new AbortController()
     const verdict = callRail(rail, railRequest(), { signal: stop.signal })
@@ -230,7 +230,7 @@ describe('the Kafka rail', () => {
   })
 })
 
-describe('with the configuration of a NATS stream,', () => {
+describe('for a NATS stream,', () => {
   const NOON = Date.UTC(2026, 0, 1, 12)
   const at = (minutes: number) => new Date(NOON + minutes * 60_000)
   const stream = (state: Partial<NatsStreamInfo['state']>, given: Partial<NatsStreamInfo> = {}): NatsStreamInfo => ({
@@ -246,17 +246,17 @@ describe('with the configuration of a NATS stream,', () => {
     ['an older server reports an empty stream as first_seq 0', true, stream({ first_seq: 0 })],
     ['the stream still has every message', true, stream({ messages: 5, last_seq: 5, first_ts: at(5).toISOString() })],
     [
-      'the stream dropped only older messages',
+      'the oldest message left is older than the payment',
       true,
       stream({ messages: 5, first_seq: 6, last_seq: 10, first_ts: at(-2).toISOString() }),
     ],
     [
-      'the stream dropped messages of the same age',
+      'the oldest message left is as old as the payment',
       false,
       stream({ messages: 5, first_seq: 6, last_seq: 10, first_ts: at(0).toISOString() }),
     ],
     [
-      'the difference is less than the clocks may differ',
+      'the oldest message left is older by less than the clocks may differ',
       false,
       stream({ messages: 5, first_seq: 6, last_seq: 10, first_ts: at(-0.5).toISOString() }),
     ],

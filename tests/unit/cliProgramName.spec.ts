@@ -6,7 +6,7 @@ import { programName } from '../../libs/cli/terminal/installation.js'
 import { Terminal } from '../../libs/cli/terminal/Terminal.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
-/** Creates a file bin/symphony in a new folder. */
+/** Creates a new folder with an empty file bin/symphony in its subfolder `place`. */
 async function scriptIn(place: string): Promise<{ readonly folder: string; readonly script: string }> {
   const folder = await makeTestFolder()
   onTestFinished(() => removeTestFolder(folder))

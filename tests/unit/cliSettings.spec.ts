@@ -132,7 +132,7 @@ describe('an invalid setting', () => {
       'The file that --config names cannot be read: /nowhere/at/all.json',
     ],
   ] satisfies [Given, string][])(
-    'is refused with an error that names its flag, variable or key: %j',
+    'is refused with an error that names its flag, variable, key or file: %j',
     async (given: Given, message) => {
       await expect(resolve(given)).rejects.toThrow(message)
     },

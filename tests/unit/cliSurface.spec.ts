@@ -50,7 +50,7 @@ async function namesFor(...words: string[]): Promise<string[]> {
   return (await programFor(...words)).commands.map((command) => command.name())
 }
 
-test('the program loads only the requested command, and none for --version', async () => {
+test('the program loads only the requested command, none for --version and all for --help', async () => {
   expect(await namesFor('--version')).toEqual([])
   expect(await namesFor('-V')).toEqual([])
   expect(await namesFor('--debug', 'status', '--json')).toEqual(['status'])

@@ -73,7 +73,7 @@ test('a key file that is invalid or readable by others is refused; its content i
   expect((await enqueue('never', {}, '--vault-keys', join(folder, 'none'))).exitCode).toBe(2)
 })
 
-test('a running process uses a key that is added to its key file later', async () => {
+test('an open MasterKeyFile finds a key that is added to its file later', async () => {
   const file = await MasterKeyFile.open(keys)
   expect(await file.find('three')).toBeUndefined()
   await vault('keygen', keys, '--id', 'three', '--not-current')
@@ -82,7 +82,7 @@ test('a running process uses a key that is added to its key file later', async (
 })
 
 describe('for a rail with encrypted fields,', () => {
-  test('enqueue encrypts the payload, and fails without keys (FIELD_KEY_MISSING)', async () => {
+  test('enqueue encrypts them, and fails without keys or for a card number in a forbidden field', async () => {
     const closedBefore = Number(Reflect.get(globalThis, 'closedRails') ?? 0)
     const refused = await enqueue('p-1', { iban: SECRET }, '--rails', rails)
     expect(refused.stderr).toContain('FIELD_KEY_MISSING')

@@ -97,7 +97,7 @@ describe('when a Symphony function or trigger raises an error', () => {
     expect(refused).toMatchObject({ remedy: expect.stringContaining('symphony deploy --create-login') })
   })
 
-  test('its SQLSTATE is one of the 18 in RAISED_SQLSTATES', () => {
+  test('its SQLSTATE is in RAISED_SQLSTATES, which has exactly the listed codes', () => {
     expect([...RAISED_SQLSTATES.keys()].toSorted()).toEqual(
       [
         '22023',

@@ -56,7 +56,7 @@ describe('options of openDatabase', () => {
     },
   )
 
-  test('are refused if unknown, and the known options are listed', () => {
+  test('are refused if a name or value is unknown; the error lists the known ones', () => {
     // @ts-expect-error -- a configuration file may hold this
     expect(() => openDatabase({ url: LOCAL, poolSize: 3 })).toThrow(
       /^"poolSize": unknown; expected one of .*connectionsMax/,

@@ -58,7 +58,7 @@ test.for(['none', 'transaction'] as const)(
   },
 )
 
-test('blank role names and "none" are refused before any I/O', async () => {
+test('a role name that is blank, "none" or of 64 characters is refused before any I/O', async () => {
   const database = fixture.open()
   for (const role of ['', '  ', 'none', 'x'.repeat(64)]) {
     expect(() => database.as(role)).toThrow(/^role: /)

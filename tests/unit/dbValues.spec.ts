@@ -152,7 +152,7 @@ function askChanging(): Promise<unknown[]> {
 }
 
 describe('prepared statements of libs/db', () => {
-  test('are kept only for queries with parameters, at most 256', async () => {
+  test('are kept only for queries with parameters, at most 256 per connection', async () => {
     const direct = fixture.open({ connectionsMax: 1 })
     const texts = async () => {
       const { rows } = await direct.queryAsRole<{ statement: string }>(
@@ -176,7 +176,7 @@ describe('prepared statements of libs/db', () => {
     expect(await askChanging()).toEqual(['1', '1', '1', '1'])
   })
 
-  test('fail once in a transaction after the table changes (StaleStatementError, retry)', async () => {
+  test('fail only in the first transaction after a table changed (StaleStatementError, retry)', async () => {
     await fixture.admin.query('CREATE TABLE symphony.widening (a int); GRANT SELECT ON symphony.widening TO PUBLIC')
     const direct = fixture.open({ connectionsMax: 2 })
     const ask = () =>

@@ -189,7 +189,7 @@ describe('a login request (--create-login)', () => {
   })
 
   test.each([{ name: 'app' }, { name: 'app', roles: 'ingest' }, { name: 'app', roles: ['api'] }])(
-    'is refused by deploy() with the expected form { name, roles }: %j',
+    'is refused by deploy() with an error that shows the form { name, roles }: %j',
     async (request) => {
       const untyped: LoginRequest = JSON.parse(JSON.stringify(request))
       const attempt = deploy({ url: 'postgres://unknown-user@127.0.0.1:1/none', createLogins: [untyped] })

@@ -25,7 +25,7 @@ beforeAll(async () => {
   for (const [version, schema] of INSTALLS) await readInstall(version, schema)
 })
 
-// Both tests fail after a change to schema/: run node scripts/snapshot.mjs and review its output.
+// The next two tests fail after a change to schema/: run node scripts/snapshot.mjs and review its output.
 test('schema/snapshot.sql matches a fresh install', async () => {
   const generated = snapshotText(catalogs.get(18)!)
   expect(await committed('schema/snapshot.sql', generated)).toBe(generated)
@@ -36,7 +36,7 @@ test('schema/manifest.json matches installs on PostgreSQL 15 to 18 under any sch
   expect(await committed('schema/manifest.json', generated)).toBe(generated)
 })
 
-test('PostgreSQL versions differ only in uuid_v7 and, on 15, in the text of four views', () => {
+test('the schema differs between PostgreSQL versions only in uuid_v7 and, on 15, in four views', () => {
   const differing = [15, 16, 17].map((version) => differences(catalogs.get(version)!, catalogs.get(18)!).toSorted())
   expect(differing).toEqual([
     // PostgreSQL 15 prints the table's alias before each column.

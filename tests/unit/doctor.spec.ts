@@ -394,7 +394,7 @@ describe('a fresh deployment', () => {
   })
 })
 
-describe('settings of the database and the login', () => {
+describe('settings of the database', () => {
   test('change neither the result of a deployment nor the findings of doctor', async () => {
     await withTestDatabase(
       async (db) => {

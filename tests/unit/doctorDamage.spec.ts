@@ -20,7 +20,7 @@ beforeEach(async () => {
 })
 afterEach(() => db.drop())
 
-/** Changes rows while the triggers are disabled, as only a superuser can. */
+/** Changes rows while the triggers of the table are disabled, which needs the rights of the owner. */
 async function tamper(table: string, sql: string): Promise<void> {
   await db.queryNoRole(`ALTER TABLE ${table} DISABLE TRIGGER USER; ${sql}; ALTER TABLE ${table} ENABLE TRIGGER USER;`)
   await db.queryNoRole(`ALTER TABLE ${table} ENABLE ALWAYS TRIGGER ${table}_is_append_only`)

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { deploy, doctor, type Finding } from '../../libs/deployment/index.js'
 import { startPrivateServer, type PrivateServer } from '../support/server.js'
 
-/** Server that only this file uses. Roles belong to the whole server, and all other test files share one server. */
+/** Server that only this file uses. Roles belong to the whole server, and most other test files share one server. */
 let server: PrivateServer
 let superuser: Client
 

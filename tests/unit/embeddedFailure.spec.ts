@@ -17,7 +17,7 @@ interface Script {
   readonly postgres?: string
 }
 
-/** Writes fake programs that report version 18 and run these scripts. A real server does not fail in these ways. */
+/** Writes fake programs that report version 18 and run these scripts. A real server cannot be made to fail so. */
 async function pretend(folder: string, { initdb = INITDB_OK, postgres = FOREVER }: Script): Promise<string> {
   const binaries = join(folder, 'pretended')
   await mkdir(join(binaries, 'bin'), { recursive: true })

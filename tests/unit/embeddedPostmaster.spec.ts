@@ -7,9 +7,10 @@ import { startEmbedded } from '../../embedded/index.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 /**
- * Tests PG_GRANDPARENT_PID, which makes PostgreSQL ignore the pid of a stale lock file. If it named a live server, a
- * second server would start in the folder. The server here is a script that records its environment.
+ * Tests PG_GRANDPARENT_PID, which makes PostgreSQL ignore the pid of a stale lock file. If the variable named a live
+ * server of the folder, a second server would start there. The server here is a script that records the variable.
  */
+
 let dataDir: string
 let folder: string
 let binaries: string

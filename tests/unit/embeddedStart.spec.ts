@@ -49,7 +49,7 @@ async function postmasterPid(dataDir: string): Promise<number> {
   return Number.parseInt(await readFile(join(dataDir, 'postgres/data/postmaster.pid'), 'utf8'), 10)
 }
 
-describe('startEmbedded in a fresh folder:', () => {
+describe('with startEmbedded,', () => {
   test.each<PostgresVersion>([15, 16, 17, 18])(
     'PostgreSQL %i starts with fsync and checksums, listens on 127.0.0.1 and needs a password',
     async (version) => {
@@ -160,7 +160,7 @@ describe('the next startEmbedded in a used folder', () => {
     await query(second.url, 'SELECT 1')
   })
 
-  test('ignores a pid file whose pid now belongs to another process, and does not stop it', async () => {
+  test('ignores a pid file whose pid now belongs to another process, which keeps running', async () => {
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
     const pidFile = join(dataDir, 'postgres/data/postmaster.pid')
@@ -181,7 +181,7 @@ describe('the next startEmbedded in a used folder', () => {
     expect(otherProcess.exitCode ?? otherProcess.signalCode).toBeNull()
   })
 
-  test('waits for a backend that outlived its server (EMBEDDED_START_TIMEOUT)', async () => {
+  test('waits up to startTimeoutMs for a backend that outlived its server (EMBEDDED_START_TIMEOUT)', async () => {
     // Two servers in one data folder would corrupt the data.
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
@@ -249,7 +249,7 @@ describe('an unusable folder of startEmbedded', () => {
     await mkdir(join(dataDir, 'postgres'), { recursive: true })
     await chmod(dataDir, 0o711)
     await writeFile(join(dataDir, 'postgres/precious'), 'mine')
-    // initdb takes longer than this timeout, so the refusal comes before it.
+    // initdb takes longer than this timeout, so the refusal comes before initdb runs.
     await expect(startEmbedded({ dataDir, startTimeoutMs: 100 })).rejects.toMatchObject({
       code: 'EMBEDDED_DATA_DIR',
       message: expect.stringContaining('exists but contains no PostgreSQL cluster'),

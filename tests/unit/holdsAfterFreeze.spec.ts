@@ -12,7 +12,7 @@ import { openHttpFixture } from '../support/httpFixture.js'
 import { claimOnly, complete, enqueue, WORKER } from '../support/outboxItems.js'
 import { createPerson, approve, enqueueUnknown, type Person } from '../support/outboxPeople.js'
 
-/** Tests items that are held after a freeze: how they show the freeze, and how many are resolved at once. */
+/** Tests items that are held after a freeze: how they show the freeze, and how one command resolves several. */
 
 const db = await useTestDatabase()
 let olga: Person
@@ -97,7 +97,7 @@ describe('a payment held after a freeze', () => {
 describe('symphony holds resolve', () => {
   const decision = ['--decision', 'failed', '--reason', 'not in the book']
 
-  test('proposes one decision for several ids, each of which needs a second person', async () => {
+  test('proposes one decision for several ids; each proposal needs the approval of a second person', async () => {
     const items = [await enqueueUnknown(db), await enqueueUnknown(db)]
     const ids = items.map(({ outboxId }) => outboxId)
     const output = await commandLine('holds', 'resolve', ...ids, ...decision, '--json')
@@ -153,7 +153,7 @@ describe('symphony holds resolve', () => {
     expect([output.exitCode, output.stderr]).toEqual([2, expect.stringMatching(/INVALID_ARGUMENT|expected/)])
   })
 
-  test('refuses one rail reference for many payments', async () => {
+  test('refuses --all with --decision dispatched: each payment has its own rail reference', async () => {
     const output = await commandLine(
       'holds',
       'resolve',

@@ -145,8 +145,8 @@ describe('POST /v1/instructions', () => {
     ['a number with more digits than a double has', '{"payload":{"amount":12345678901234567890.12}}'],
     ['a key __proto__', '{"payload":{"__proto__":{"admin":true}}}'],
     ['a payload that is too deep', `{"payload":${'{"a":'.repeat(40)}1${'}'.repeat(40)}}`],
-    ['an array', '[]'],
-    ['null', 'null'],
+    ['an array instead of an object', '[]'],
+    ['null instead of an object', 'null'],
   ])('answers 422 for JSON with %s', async (_, text) => {
     expect(await problemOf(await fixture.post(text, key))).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION' })
   })
@@ -187,7 +187,7 @@ describe('POST /v1/instructions', () => {
     expect(await problemOf(await fixture.post(text, key))).toMatchObject({ status: 400, code: 'MALFORMED_JSON' })
   })
 
-  test('answers 413 for a body over 256 KiB, and 422 at the limit', async () => {
+  test('answers 413 for a body over 256 KiB, and 422 for an invalid body of 256 KiB', async () => {
     expect(await problemOf(await fixture.post(padded(262_145), key))).toMatchObject({
       status: 413,
       code: 'BODY_TOO_LARGE',
@@ -358,7 +358,7 @@ describe('access to the API', () => {
 })
 
 describe('the database role of a route', () => {
-  test('must be that of the route: enqueues as readonly and reads as ingest fail (500)', async () => {
+  test('must fit the route: an enqueue as readonly and a read as ingest fail (500)', async () => {
     const swapped = await openHttpFixture(db, {
       roles: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
     })

@@ -75,7 +75,7 @@ async function unchanged(body: () => Promise<void>): Promise<void> {
 }
 
 describe('every route', () => {
-  test('needs a key, except health and sign-in', () => {
+  test('needs a key or a signature, except the routes of health and sign-in', () => {
     const open = fixture.routes.filter(({ access }) => access === 'open').map(({ path }) => path)
     expect(open).toEqual(['/healthz', '/readyz', '/v1/sign-in', '/v1/sign-in', '/v1/session'])
     expect(guarded().length).toBeGreaterThan(35)
@@ -197,7 +197,7 @@ describe('an API key sent to the HTTP server', () => {
     })
   })
 
-  test('is accepted for 2 s after its revocation, because the server caches the check', async () => {
+  test('is accepted for up to 2 s after its revocation, because the server caches the check', async () => {
     const clock = new HandClock()
     const cached = await openHttpFixture(db, { clock })
     onTestFinished(() => cached.close())
@@ -254,7 +254,7 @@ describe('an API key sent to the HTTP server', () => {
     expect(rows).toEqual([{ instruction_id: 'bound-1' }])
   })
 
-  test('restricted to participants, sees only their items, in every list', async () => {
+  test('restricted to participants, sees only their items in lists, searches and proposals', async () => {
     const item = await enqueue(db, { participantId: 'mine-alone' })
     const { key } = await createKey(db, { scopes: ['read'], owner: 'shop', participants: ['mine-alone'] })
     const headers = { authorization: `Bearer ${key}` }
@@ -306,7 +306,7 @@ describe('the database role of a route', () => {
   })
 })
 
-/** Posts a body of the given size. Returns the status and what happens to the connection. */
+/** Posts a body of the given size. Returns the status and the Connection header. */
 async function postBytes(bearer: string, bytes: number): Promise<(number | string | null)[]> {
   const { status, headers } = await fixture.call('/v1/instructions', {
     method: 'POST',
@@ -360,7 +360,7 @@ describe('on an HTTP server,', () => {
     expect((await post('{}')).status).toBe(429)
   })
 
-  test('a refused request with a body above 16 KiB is answered and disconnected', async () => {
+  test('a request with a wrong key and a body over 16 KiB gets 401 and is disconnected', async () => {
     const { key } = await createKey(db, { scopes: ['ingest'], owner: 'large' })
     expect([await postBytes('wrong', 16_385), await postBytes('wrong', 16_384), await postBytes(key, 16_385)]).toEqual([
       [401, 'close'],

@@ -101,7 +101,7 @@ describe('an export of a list over HTTP', () => {
     expect(await textAt('/v1/holds?format=csv')).toContain('proposal.proposalId,')
   })
 
-  test('writes each value as text, even if a spreadsheet would run it as a formula', async () => {
+  test('quotes special characters in CSV, and puts an apostrophe before text like a formula', async () => {
     const { control } = await createPerson(db, 'alice')
     const reasons = ['=HYPERLINK("http://x";"y")', '+1', '-1', '@SUM(1)', 'a "quoted", line', 'two\nlines', 'größer ✓']
     for (const reason of reasons) {

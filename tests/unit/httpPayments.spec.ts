@@ -72,7 +72,7 @@ async function pages(path: string, limit: number): Promise<string[]> {
 }
 
 describe('GET /v1/outbox', () => {
-  test('returns pages, newest first, without repetitions or omissions, under each filter', async () => {
+  test('returns each payment once over all pages, by participant (newest first), rail or state', async () => {
     const participantId = 'paged'
     const batch = Array.from({ length: 23 }, () => buildInstruction({ participantId, railType: 'paged-rail' }))
     const made = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), batch)
@@ -563,7 +563,7 @@ describe('GET /v1/status', () => {
     expect(asked).toBeGreaterThan(5)
     const others = await Promise.all(Array.from({ length: 5 }, async () => (await counted.call('/v1/status')).text()))
     await counted.close()
-    // If the machine stalls for a second, the overview is read a second time, but never once per caller.
+    // If the machine stalls for a second, the status is read a second time, but never once per caller.
     expect(queries).toBeLessThanOrEqual(2 * asked)
     expect(others).toContain(first)
   })
@@ -639,7 +639,7 @@ describe('the HTTP API', () => {
     })
   })
 
-  test('revives only a dead message (MESSAGE_NOT_DEAD, MESSAGE_NOT_FOUND)', async () => {
+  test('revives a dead message, but no live one (MESSAGE_NOT_DEAD) or unknown one (404)', async () => {
     const reason = { reason: 'repaired' }
     expect(await problemOf(await act('alice', '/v1/inbox/bank/none/revive', reason))).toMatchObject({
       code: 'MESSAGE_NOT_FOUND',

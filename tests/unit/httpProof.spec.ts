@@ -182,7 +182,7 @@ describe('GET /v1/outbox/{outboxId}/proof', () => {
     ['an attempt that does not exist', cursorOf('proof', 'attempt', '7')],
     ['a number that is too large', cursorOf('proof', 'event', '999999999999999999')],
     ['a number below zero', cursorOf('proof', 'attempt', '-1')],
-  ])('refuses a made-up cursor (INVALID_QUERY): %s', async (_what, cursor) => {
+  ])('refuses a cursor that this list did not return (INVALID_QUERY): %s', async (_what, cursor) => {
     const { outboxId } = await enqueueAndFail(ledger.db, 1)
     const problem = await problemOf(await http.call(`/v1/outbox/${outboxId}/proof?cursor=${cursor}`))
     expect(problem).toMatchObject({ status: 400, code: 'INVALID_QUERY', argument: 'cursor' })

@@ -117,7 +117,7 @@ describe('GET /v1/outbox/{outboxId}/proof', () => {
     ])
   })
 
-  test('refuses an unknown value of payloads (INVALID_QUERY)', async () => {
+  test('refuses an unknown value of the query parameter payloads (INVALID_QUERY)', async () => {
     const response = await fixture.call(`/v1/outbox/${randomUUID()}/proof?payloads=all`)
     expect(await problemOf(response)).toMatchObject({ status: 400, code: 'INVALID_QUERY' })
   })

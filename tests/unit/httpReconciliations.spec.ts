@@ -69,7 +69,7 @@ function read(path: string, as: keyof typeof keys = 'olga') {
   return fixture.call(path, { headers: { authorization: `Bearer ${keys[as]}` } })
 }
 
-/** Counts runs, findings and staged entries. */
+/** Counts runs, findings, entries and staged entries. */
 async function stored(): Promise<unknown> {
   const { rows } = await db.queryNoRole(
     `SELECT (SELECT count(*) FROM reconciliation_runs) AS runs, (SELECT count(*) FROM reconciliation_findings) AS findings,
@@ -78,7 +78,7 @@ async function stored(): Promise<unknown> {
   return rows[0]
 }
 
-/** Runs the body and checks that it adds no run, finding or staged entry. */
+/** Runs the body and checks that it adds no run, finding, entry or staged entry. */
 async function storesNothing(body: () => Promise<void>): Promise<void> {
   const before = await stored()
   await body()
@@ -178,8 +178,8 @@ describe('a statement uploaded over HTTP', () => {
   })
 })
 
-describe('the lists of runs and findings', () => {
-  test('are paged; findings are ordered by severity, then newest first', async () => {
+describe('runs and findings over HTTP', () => {
+  test('are paged; findings are ordered by severity, runs by time, newest first', async () => {
     const day = nextDay()
     const [first, second] = [await dispatched('page-1'), await dispatched('page-2')]
     const reversed = { direction: 'credit', reversal: true, returnCode: 'AC04', bankReference: 'BK-page-return' }
@@ -202,7 +202,7 @@ describe('the lists of runs and findings', () => {
     })
   })
 
-  test('answer 404 for an unknown run and 422 for an unknown finding', async () => {
+  test('are refused if unknown: RUN_NOT_FOUND to read a run, INVALID_ARGUMENT to close a finding', async () => {
     const id = '01981f0e-7c00-7000-8000-000000000001'
     expect(await problemOf(await read(`/v1/reconciliations/${id}`))).toMatchObject({ code: 'RUN_NOT_FOUND' })
     expect(await problemOf(await post(`/v1/findings/${id}/close`, { reason: 'x' }))).toMatchObject({
@@ -346,7 +346,7 @@ describe('hostile files uploaded as statements', () => {
   )
 })
 
-test('a request whose body does not arrive in time is disconnected (408), unless it is an upload', async () => {
+test('enforceBodyDeadline emits clientError for a late body (ERR_HTTP_REQUEST_TIMEOUT)', async () => {
   const server = createServer((request) => void request.resume())
   enforceBodyDeadline(server, 50)
   const expired: string[] = []

@@ -142,7 +142,7 @@ describe('an instruction with replaces', () => {
     })
   })
 
-  test('answers 409 NOT_REPLACEABLE with the reason, alone and in a batch', async () => {
+  test('is refused for a payment that was not returned (NOT_REPLACEABLE), alone and in a batch', async () => {
     const old = await enqueuePaid(db)
     expect(await problemOf(await send(replacing(old)))).toMatchObject({
       status: 409,

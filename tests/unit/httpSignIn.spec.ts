@@ -99,7 +99,7 @@ function me(cookie: string, at = fixture): Promise<Response> {
 }
 
 describe('a sign-in at the dashboard', () => {
-  test('sets a Strict, HttpOnly __Host- cookie with the person and scopes of the claims', async () => {
+  test('sets a Strict, HttpOnly __Host- cookie; its session has the claims’ person and scopes', async () => {
     expect(await bodyOf(await fixture.call('/v1/sign-in'))).toEqual({ provider: 'Example' })
     const { url, cookie } = await start()
     expect(Object.fromEntries(new URL(url).searchParams)).toEqual({
@@ -248,7 +248,7 @@ describe('a sign-in at the dashboard', () => {
     expect(await signIn({ email: 'a@example.com', email_verified: false }, byEmail)).toContain('SIGN_IN_REFUSED')
   })
 
-  test('is limited to 20 attempts per second, with bursts of 40 (429)', async () => {
+  test('is refused after 40 attempts in the same second (429)', async () => {
     const limited = await openHttpFixture(db, { oidc: oidc(), clock })
     onTestFinished(() => limited.close())
     const statuses: number[] = []
@@ -257,8 +257,8 @@ describe('a sign-in at the dashboard', () => {
   })
 })
 
-describe('an unreachable identity provider', () => {
-  test('causes 503 with a remedy; the server starts, sessions continue, and sign-in works later', async () => {
+describe('a failed identity provider', () => {
+  test('causes 503 while unreachable; the server starts, sessions continue, sign-in works later', async () => {
     const cookie = await signIn()
     await provider.stop()
     const started = await openHttpFixture(db, { oidc: oidc(), clock })

@@ -31,7 +31,7 @@ async function listen(fixture: HttpFixture, token = TOKEN): Promise<EventStreamC
   return client
 }
 
-/** Opens a stream and waits for its first poll. The stream sends every change after that poll. */
+/** Opens a stream and waits until it has sent one change. It sends every later change. */
 async function listening(fixture: HttpFixture): Promise<EventStreamClient> {
   const client = await listen(fixture)
   await expect.poll(() => client.dataOf('status').length, POLL_OPTIONS).toBeGreaterThan(0)
@@ -76,7 +76,7 @@ test('GET /v1/stream sends the status, and every new state of a payment', async 
   await expect.poll(() => client.dataOf('status').length, POLL_OPTIONS).toBeGreaterThan(before)
 })
 
-test('GET /v1/stream sends only poll events while nothing changes', async () => {
+test('GET /v1/stream sends `looked` events and at most one other event while nothing changes', async () => {
   const client = await listening(await quickStage())
   const otherEvents = () => client.events.length - client.dataOf('looked').length
   await expect.poll(() => client.dataOf('looked').length, POLL_OPTIONS).toBeGreaterThan(10)

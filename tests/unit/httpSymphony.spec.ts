@@ -27,7 +27,7 @@ const bank = {
   dispatch: () => ({ outcome: 'success', reference: 'r-1' }) as const,
 } as const
 
-/** Opens a server of a Symphony with one rail, and returns a function that calls it with its token. */
+/** Opens a server of a Symphony with one rail, and returns functions that call it with its token. */
 async function serve(given: Partial<HttpServerOptions> = {}) {
   const symphony = new Symphony({ url, schema: db.schema, rails: [bank] })
   stops.push(() => symphony.close())

@@ -25,7 +25,7 @@ const SOURCES: WebhookSources = {
   },
 }
 
-/** Time at which every test runs. */
+/** Time of the clock of `fixture`, in seconds since 1970. */
 const NOW_SECONDS = 1_767_225_600
 
 const db = await useTestDatabase()
@@ -146,7 +146,7 @@ describe('a webhook request', () => {
     ['a signature of another secret', { secret: 'another secret, not ours' }],
     ['a timestamp that was not signed', { headers: { 'x-bank-time': String(NOW_SECONDS + 1) } }],
     ['a missing timestamp', { headers: { 'x-bank-time': '' } }],
-    ['a signature for a shorter body', { headers: { 'x-bank-signature': 'a'.repeat(64) } }],
+    ['a made-up signature of the right length', { headers: { 'x-bank-signature': 'a'.repeat(64) } }],
   ])('is refused with %s (401), and not stored', async (_what, sent) => {
     const before = await messages()
     const answer = await fromBank({ body: event('evt-refused'), ...sent })

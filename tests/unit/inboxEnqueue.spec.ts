@@ -100,7 +100,7 @@ describe('different content under a known source and id', () => {
   test.each([
     ['another payload', { payload: { amountMinor: '1051' } }],
     ['another topic', { topic: 'payment.refunded' }],
-  ])('is reported as contentDiffers, changes nothing and writes one event: %s', async (_what, change) => {
+  ])('is reported as contentDiffers, counts as a sighting and writes one event: %s', async (_what, change) => {
     const message = await enqueued(db)
     const before = await rowOf(db, message)
     for (let repetition = 2n; repetition < 4n; repetition += 1n) {
@@ -186,7 +186,7 @@ test.each([
   ['topic', { topic: '' }],
   ['payload.n', { payload: { n: Number.NaN } }],
   ['notBefore', { notBefore: new Date(Number.NaN) }],
-])('an invalid %s is refused before any I/O', async (argument, change) => {
+])('an invalid %s of an inbox message is refused before any I/O', async (argument, change) => {
   const error = await failureOf(enqueue(buildMessage(change)))
   expect(error instanceof InvalidArgumentError || error instanceof ArgumentRangeError).toBe(true)
   expect(error).toMatchObject({ argument })

@@ -14,7 +14,10 @@ import { insertMany, PlanRecorder, scansOf } from '../support/plans.js'
 const TABLES = ['inbox_messages', 'inbox_events'] as const
 /** Number of messages per operation. */
 const BATCH = 50
-/** Maximum number of rows read: a few per message, before, during and after the row lock. */
+/**
+ * Maximum number of rows per scan. An operation may read each message several times: before, under and after the row
+ * lock.
+ */
 const ROWS_MAX = 6 * BATCH
 
 // With branch counters the functions would also read other tables.

@@ -219,7 +219,7 @@ describe('InboxWorker.runOnce', () => {
     const { url } = await db.createLogin('narrow', { roles: ['symphony_executor', application] })
     const database = openDatabase({ url, schema: db.schema, connectionsMax: 1, connectTimeoutMs: 100 })
     stopping.push(() => database.close())
-    // Connecting can take longer than 100 ms on a busy machine; waiting for an open connection does not.
+    // Opens the connection before the worker runs, because connecting can take longer than 100 ms on a busy machine.
     await expect.poll(() => database.as('symphony_executor').query('SELECT 1'), POLL_OPTIONS).toBeDefined()
     const { opened, open } = gate()
     const handlers = {
@@ -395,7 +395,7 @@ describe('a started InboxWorker', () => {
   })
 })
 
-test('InboxWorker refuses options out of range and names them', () => {
+test('InboxWorker refuses invalid options, and names an option that is out of range', () => {
   for (const [option, value] of Object.entries({
     leaseSeconds: 0,
     attemptsMax: 1_001,

@@ -65,7 +65,7 @@ describe('the fencing of a lease', () => {
     expect(await leaseRow(db, claim.resource)).toEqual(before)
   })
 
-  test('hides the lease id from every role (42501)', async () => {
+  test('hides the lease id from control, auditor, readonly and executor (42501)', async () => {
     const { resource } = await hold()
     for (const role of ['symphony_control', 'symphony_auditor', 'symphony_readonly', 'symphony_executor']) {
       const read = db.as(role).query(`SELECT lease_id FROM ${db.qualify('symphony_leases')}`)

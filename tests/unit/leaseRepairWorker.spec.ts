@@ -109,7 +109,7 @@ describe('LeaseRepairWorker', () => {
     await repairWorker().runOnce()
   })
 
-  test('counts a lease that it cannot repair once, although each batch of a run skips it', async () => {
+  test('counts an unrepairable lease once, although each batch of a run skips it', async () => {
     const bad = await expiredLeases(2)
     await expiredLeases(5)
     const counts = await refusing(bad, () => repairWorker({ batchSize: 2 }).runOnce())
@@ -117,7 +117,7 @@ describe('LeaseRepairWorker', () => {
     await repairWorker().runOnce()
   })
 
-  test('reports attempt number 3 for a lease that it cannot repair after two attempts', async () => {
+  test('reports attempt number 3 for an unrepairable lease of an item with two attempts', async () => {
     const { outboxId } = await enqueueAndFail(db, 2)
     await db.queryNoRole(
       `UPDATE payment_outbox_pending SET claimed_by = 'crashed', lease_token = gen_random_uuid(),

@@ -14,7 +14,10 @@ import {
 } from '../support/outboxItems.js'
 import { openConnection, race } from '../support/race.js'
 
-/** Database with one item that has three attempts, the last terminal, and two events, and one item without attempts. */
+/**
+ * Database with two items. One has two events and three attempts, the last of which is terminal. The other has no
+ * attempts.
+ */
 const db = await useTestDatabase()
 let ledger: LedgerText
 let ended: string

@@ -288,7 +288,7 @@ describe('alerts from the database status', () => {
     expect(ageMinutes(await find('SymphonyOldestPendingAge'))).toBe(20)
   })
 
-  test('SymphonySchedulerLate fires for a timer that no scheduler takes', async () => {
+  test('SymphonySchedulerLate fires for a timer that has been due for 10 minutes', async () => {
     await db.queryNoRole(
       `INSERT INTO scheduler_timers (timer_id, topic, payload, delivery, due_at)
        VALUES (gen_random_uuid(), 't', '{}', 'outbox', now() - interval '10 minutes')`,
@@ -296,7 +296,7 @@ describe('alerts from the database status', () => {
     expect(ageMinutes(await find('SymphonySchedulerLate'))).toBe(10)
   })
 
-  test('`symphony status` in another process shows the same alerts with the same ages', async () => {
+  test('`symphony status` shows the alerts and ages that AlertWatch returns', async () => {
     const { alerts }: { alerts: Alert[] } = JSON.parse((await symphony([...words, '--json'])).stdout)
     expect(described(alerts)).toEqual(described(await evaluate()))
     expect(alerts.length).toBeGreaterThan(3)

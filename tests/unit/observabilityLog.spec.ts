@@ -36,7 +36,7 @@ function listen(): {
 
 const LEVELS = { debug: 20, info: 30, warn: 40, error: 50 } as const
 
-/** Returns an error of a handler that has the payload in its text and in a field. */
+/** Returns an error of a handler. The text and a field of the error contain the payload. */
 function quotingError(): Error {
   return Object.assign(new TypeError(`cannot book ${CANARY}`), { code: 'BAD_BOOKING', payload: CANARY })
 }
@@ -125,7 +125,7 @@ test('logEvents logs one line per platform event; only discovery failures and fa
   ])
 })
 
-test('logEvents logs a claim of 1,000 items as one line without the lag of each item', () => {
+test('logEvents logs a claim of 1,000 items and a repair as one line each, without item lags', () => {
   const { log, lines } = listen()
   const lagsMs = Array.from({ length: 1_000 }, () => 5)
   logEvents(log)({ type: 'outbox.claimed', items: 1_000, takeovers: 0, claimMs: 3, lagsMs })
