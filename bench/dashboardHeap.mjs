@@ -1,6 +1,7 @@
-// Measures the JavaScript heap of two dashboard pages while payments change: `npm run bench:heap`. The pages Overview and Payments
-// stay open in Chromium for `--minutes` (60). `symphony start` pays `--rate` (100) payments a second, and its event stream reports
-// each. Prints the heap in use after a garbage collection, and fails if a page uses 60 MB or more.
+// Measures the JavaScript heap of two dashboard pages while payments change: `npm run bench:heap`. The pages Overview
+// and Payments stay open in Chromium for `--minutes` (60). `symphony start` pays `--rate` (100) payments a second, and
+// its event stream reports each. Prints the heap in use after a garbage collection, and fails if a page uses 60 MB or
+// more.
 import { spawn } from 'node:child_process'
 import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -99,7 +100,7 @@ async function openPage(name, path) {
   return { name, measure }
 }
 
-/** Enqueues ten times a second. A tick that is late is not repeated. */
+/** Enqueues a batch ten times a second. After a slow batch, the rate is lower for a moment and is not made up for. */
 async function enqueueSteadily() {
   const payload = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
   for (let batch = 0; !load.stopped; batch++) {

@@ -8,8 +8,8 @@ import { ScaleFixture } from './scale/ScaleFixture.mjs'
 const PAYMENTS = Number(process.argv[2] ?? 300_000)
 
 /**
- * pg_table_size includes the entries of blocks, which are stored out of line. Omits tables and indexes of up to two
- * pages.
+ * Query of the bytes per payment, and of the height of each index in pages. pg_table_size includes the entries of
+ * blocks, which are stored out of line. Omits tables and indexes of up to two pages.
  */
 const SIZES = `
 SELECT part.name, round(part.size::numeric / $1, 1)::text AS bytes, part.height

@@ -1,9 +1,9 @@
-// `npm run bench` measures Symphony and its peers on one PostgreSQL (fsync on) and one Node.js, interleaved, and takes the median
-// of several rounds. Peers also run with an idempotency key, because Symphony always has one.
+// `npm run bench` measures Symphony and its peers on one PostgreSQL (fsync on) and one Node.js, interleaved, and takes
+// the median of several rounds. Peers also run with an idempotency key, because Symphony always has one.
 //
 //   --rounds N     number of rounds (default 3)
 //   --items N      items of each drain and batch enqueue (default 100000)
-//   --sustained S  seconds of enqueue and drain together, measured in the first round (default 300); 0 omits it
+//   --sustained S  seconds of enqueue and drain together, measured only in the first round (default 300); 0 omits it
 //   --only A,B     some of drain, enqueue, enqueueBatch, latency, sustained, floor
 //   --samples N    latency samples (default 300)
 //   --debian       measures each round also on Debian's newest installed PostgreSQL, which is built with -O2

@@ -1,6 +1,7 @@
-// Installs the broker clients of tests/workspaces/brokers/ (own lockfile) and tests each rail against a real server: the tests
-// start, kill and freeze nats-server and rabbitmq-server. Lists at the end which brokers ran. A missing server fails the run,
-// unless --allow-missing is given.
+// Installs the broker clients of tests/workspaces/brokers/ (own lockfile) and tests each rail against a real server:
+// the tests start, kill and freeze nats-server and rabbitmq-server, and use the Kafka broker at KAFKA_BROKERS. Lists at
+// the end which brokers ran. A missing server fails the run, unless --allow-missing is given. Kafka is missing without
+// KAFKA_BROKERS.
 //
 //   npm run brokers                           all of them
 //   npm run brokers -- nats rabbit            only these

@@ -26,7 +26,8 @@ await build({
     // The content security policy allows no inline script and no data: URL.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
-    // Bundles the first page into one file. Chunks shared with pages that load later would make it larger.
+    // Bundles all modules of the first page into one file. Otherwise modules that later pages also import would become
+    // separate chunks, which the first page would have to fetch too.
     rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'first', tags: ['$initial'] }] } } },
     // A source map would double the size, and the sources are in the repository.
     sourcemap: false,

@@ -1,11 +1,12 @@
-// Runs tests with programs from Debian packages: pg_dump and pg_restore, PgBouncer, plpgsql_check and the drivers of other languages.
-// Lists the tests that did not run. A missing program fails the run, unless --allow-missing is given.
+// Runs tests with programs from Debian packages: pg_dump and pg_restore, PgBouncer, plpgsql_check and the drivers of
+// other languages. Lists the tests that did not run. A missing program fails the run, unless --allow-missing is given.
 //
 //   npm run debian                            all of them
-//   npm run debian -- pgbouncer               only these: dump, pgbouncer, plpgsql-check or a language
-//   npm run languages -- python go            only programs of these: psql, python, go, java, php
-//   npm run debian -- --allow-missing         those whose programs are installed
-//   SYMPHONY_PROGRAMS=/opt/pg18/bin npm run debian    searches these folders, too
+//   npm run debian -- pgbouncer dump          only the named ones, of dump, pgbouncer, plpgsql-check and the languages
+//   npm run languages                         only the languages: psql, python, go, java, php
+//   npm run languages -- python go            only the named languages
+//   npm run debian -- --allow-missing         only those whose programs are installed
+//   SYMPHONY_PROGRAMS=/opt/pg18/bin npm run debian    also searches this folder for programs
 import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
 import { createRequire } from 'node:module'

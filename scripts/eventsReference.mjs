@@ -1,5 +1,6 @@
-// Writes docs/reference/events.md: the workers' events with fields, comments and log lines, the NOTIFY channels and the ledger's
-// event types. Run it after a change; a test compares the page.
+// Writes docs/reference/events.md from the sources: the events of workers with their fields, comments and log lines,
+// the NOTIFY channels, and the event types of the ledger. Run it after a change of any of these; a test compares the
+// page with the sources.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { argv } from 'node:process'

@@ -1,8 +1,9 @@
-// Runs random sequences of calls against the models. It runs many more than `npm test`, each time with a new seed.
+// Runs random sequences of calls and compares the results with models: many more sequences than `npm test` runs, each
+// time with a new seed.
 //
 //   npm run fuzz                                        10,000 sequences, divided among the primitives
 //   npm run fuzz -- --only outbox --runs 500            500 sequences of the outbox
-//   npm run fuzz -- --only outbox --seed 7 --path 4:2   repeats one sequence, as a failure printed it
+//   npm run fuzz -- --only outbox --seed 7 --path 4:2   repeats the failed sequence whose seed and path were printed
 import { spawnSync } from 'node:child_process'
 import { randomInt } from 'node:crypto'
 import { createRequire } from 'node:module'

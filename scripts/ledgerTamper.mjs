@@ -1,7 +1,8 @@
-// Tampers with a ledger at random, as a superuser could, and counts the detected cases: many more than `npm test` tries.
+// Tampers with a ledger at random, as a superuser could, and counts the detected cases. Tries many more cases than `npm
+// test`.
 //
-//   npm run ledger:tamper                            1,000 tampers from a new seed
-//   npm run ledger:tamper -- --count 100 --seed 7    repeats a run, as a failure printed it
+//   npm run ledger:tamper                            1,000 cases with a new seed
+//   npm run ledger:tamper -- --count 100 --seed 7    repeats the failed run whose seed was printed
 import { spawnSync } from 'node:child_process'
 import { randomInt } from 'node:crypto'
 import { createRequire } from 'node:module'

@@ -1,6 +1,6 @@
-// Applies mutants one at a time to a copy of this checkout and runs the tests that must catch each: `npm run mutants`, or
-// `npm run mutants -- WORD …` for mutants whose bug, kind, id or file contains a word. A mutant that survives or no longer applies
-// fails the run. Writes the test that caught each to docs/internals/mutants.md.
+// Applies mutants one at a time to a copy of this checkout and runs the tests that must catch each: `npm run mutants`,
+// or `npm run mutants -- WORD …` for mutants whose bug, kind, id or file contains one of the words. A mutant that
+// survives or no longer applies fails the run. Writes the test that caught each mutant to docs/internals/mutants.md.
 //
 //   --at-once N    uses N copies in parallel (default 1)
 //   --open         skips mutants that the page lists as caught, to continue an interrupted run
@@ -86,7 +86,7 @@ function missed(reason) {
   return { isCaught: false, text: reason, cell: notCaught(reason) }
 }
 
-/** Returns the first failed test; undefined if no test failed, for example because a file does not parse. */
+/** Returns the first failed test; undefined if none failed, also if none ran because a file does not parse. */
 async function firstFailure(copy, { id, test }) {
   const reportFile = join(copy, 'report.json')
   rmSync(reportFile, { force: true })

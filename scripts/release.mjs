@@ -1,5 +1,6 @@
-// Publishes a release from a clean checkout: docs/internals/releases.md. `--dry-run` does everything except publish, and
-// needs no tag, no date in the changelog and no answer of `npm audit`. `--files` only creates the files, without the long checks.
+// Publishes a release from a clean checkout: docs/internals/releases.md. `--dry-run` does everything except publish,
+// and needs no tag, no date in the changelog and no answer of `npm audit`. `--files` only creates the files, without
+// the long checks.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -45,7 +46,10 @@ function requireReleasable() {
   }
 }
 
-/** A dry run continues if the registry has no advisories, as some mirrors do. A release does not. */
+/**
+ * Fails if `npm audit` reports an advisory. If the registry does not answer, as some mirrors do not, a dry run continues
+ * and a release fails.
+ */
 function checkAdvisories() {
   print('── npm audit --omit=dev --json')
   const { stdout } = spawnSync('npm', ['audit', '--omit=dev', '--json'], { cwd: root, encoding: 'utf8' })

@@ -10,15 +10,15 @@ import { ensureBuilt } from './build.mjs'
 
 const USAGE = `npm run statements -- [options]
 
-  --payments N      payments of the statement (default 1000)
+  --payments N      number of payments (default 1000)
   --errors LIST     planted errors, such as paidTwice=3,recordedNotPaid=2. Kinds: paidTwice, paidNotRecorded,
                     recordedNotPaid, amountDiffers, reversed, unknownEntry
   --format F        camt053 (default), camt054, csv or ndjson
   --seed S          the same seed writes the same file (default: random; it is printed)
-  --settlement-days N   days that the bank may take (default 1)
+  --settlement-days N   days that the bank may take to book a payment (default 1)
   --out FILE        statement (default: statement.xml, .csv or .ndjson). The expected findings are in FILE.expected.json
-  --database URL    takes the payments from this ledger, the last N of the rail, instead of inventing them
-  --rail R          rail of these payments; needed with --database
+  --database URL    takes the last N payments of the rail from this ledger, instead of inventing payments
+  --rail R          rail of the payments; required with --database
   --schema S        schema of the ledger (default symphony)`
 
 ensureBuilt()

@@ -6,8 +6,8 @@ export const USAGE = `npm run bench:scale -- [options]
 
   --only A,B      some of ${Object.keys(CASES).join(', ')}
   --max-rows N    limits every size to N rows, for a small or busy machine
-  --seconds S     seconds of steady load with and without an old snapshot (default 600)
-  --quick         tiny sizes, to check that everything runs; does not write the page
+  --seconds S     seconds of each of two steady loads, without and with an old snapshot (default 600)
+  --quick         tiny sizes, to check that everything runs; implies --no-write
   --json          the last line is one JSON object with the results
   --no-write      does not write docs/benchmarks.md`
 
@@ -22,7 +22,7 @@ export function readOptions(words) {
     throw new OptionsError('--quick has fixed sizes: omit --max-rows and --seconds')
   return {
     cases: given.only === undefined ? Object.keys(CASES) : given.only.split(',').map(knownCase),
-    // The page marks the results of a run that is smaller than the bound requires.
+    // The page marks results of such a run, because the bounds are for the full sizes.
     reduced: quick || maxRows !== undefined || (seconds ?? 600) < 600,
     json: given.json,
     write: given.write && !quick,

@@ -37,8 +37,8 @@ export class ApiKeys implements AsyncDisposable {
   }
 
   /**
-   * Creates the secret in this process and sends only its hash to the database. The login needs the role of each scope.
-   * The owner of a key with `operate` is the login itself, unless an administrator creates the key.
+   * Creates a key: its secret in this process, and only the hash of the secret in the database. An administrator may
+   * create any key. Another login needs the role of each scope, and must own a key with `operate` itself.
    */
   async create(request: ApiKeyRequest): Promise<CreatedApiKey> {
     // A misspelt expiry or participant would create a key without that limit.

@@ -27,7 +27,7 @@ export function messageWriter<Payload extends object>(
   const bodyOf = body ?? requestBody
   return (request, signal) => {
     throwIfAborted(signal)
-    // The process was suspended until the lease expired. Another worker may have claimed the item.
+    // The lease has expired, for example while the process was suspended. Another worker may have claimed the item.
     if (clock.now() >= request.notAfter) throw new NotSentError('the lease of this message has expired')
     return textOf(bodyOf, request)
   }

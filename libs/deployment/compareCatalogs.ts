@@ -97,7 +97,7 @@ interface Change {
   readonly property?: string
 }
 
-/** Returns the command that repairs a change. If an operator must first find out who made it, says so. */
+/** Returns the command that repairs a change, and whether an operator must first find out who made the change. */
 function remedyFor({ kind, name, change, property }: Change): string {
   if (property === 'owner') return `Find out who changed the owner; then ALTER … OWNER TO ${OWNER_ROLE}.`
   if (kind === 'grants') return change === 'missing' ? DEPLOY : unexpectedGrant(name)
@@ -119,7 +119,10 @@ function remedyFor({ kind, name, change, property }: Change): string {
 const DEPLOY = 'symphony deploy'
 const REAPPLY = 'symphony deploy --reapply'
 
-/** Kinds that a deployment repairs, because their files use CREATE OR REPLACE or CREATE … IF NOT EXISTS. */
+/**
+ * Kinds that `symphony deploy --reapply` repairs, because their files use CREATE OR REPLACE or, for a missing index,
+ * CREATE INDEX IF NOT EXISTS.
+ */
 const REPAIRED_BY_REAPPLY = new Set(['functions', 'triggers', 'indexes'])
 
 /**

@@ -66,7 +66,10 @@ const TYPES: Readonly<Record<string, string>> = {
   '.txt': 'text/plain; charset=utf-8',
 }
 
-/** Returns the file at this path. Returns index.html if a browser opens another path outside /v1. */
+/**
+ * Returns the file at the path of a GET or HEAD request. Returns index.html if a browser opens another path outside
+ * /v1, else undefined.
+ */
 export function fileFor(files: DashboardFiles, { method, url, headers }: FastifyRequest): DashboardFile | undefined {
   if (method !== 'GET' && method !== 'HEAD') return undefined
   const path = url.split('?', 1)[0] ?? url

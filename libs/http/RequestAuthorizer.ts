@@ -84,7 +84,8 @@ const UNAVAILABLE = {
 }
 
 /**
- * Returns how many requests this request counts as, by the length of its body. An uploaded file counts once, because a caller may send only one at a time.
+ * Returns how many requests this request counts as, by the length of its body. An uploaded file counts once, because a
+ * caller may send only one file at a time.
  */
 function requestsIn(request: FastifyRequest): number {
   if (request.routeOptions.config.route?.upload !== undefined) return 1

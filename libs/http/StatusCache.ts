@@ -15,7 +15,7 @@ import {
 import type { Api, Role } from './Api.js'
 import type { QueueStats, Rail, Status, WorkerView } from './shapes/overview.js'
 
-/** Caches the status for about a second, so that pages and streams together query the database once. */
+/** Caches the status, so that all pages and streams together read it from the database about once per second. */
 export class StatusCache {
   readonly #api: Pick<Api, 'databaseName' | 'readStatusSnapshot'>
   readonly #role: Role

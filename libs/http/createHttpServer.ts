@@ -186,8 +186,8 @@ function payloadProtection({ contracts, vault }: SymphonyParts): PayloadProtecti
 }
 
 /**
- * Returns whether the database answers. Reads an item that cannot exist: a cheap query that needs connection, role and
- * schema.
+ * Returns whether the database answers within READY_WITHIN_MS. Reads an item that cannot exist: a cheap query that
+ * needs connection, role and schema.
  */
 async function isReady(database: Database): Promise<boolean> {
   let answered = false

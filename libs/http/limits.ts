@@ -23,7 +23,7 @@ export function resolveHttpLimits(given: HttpLimits = {}): Required<HttpLimits> 
 /** Body size that counts as one request. A longer body counts as several, because parsing it costs more. */
 export const REQUEST_BYTES = 16_384
 
-/** Time within which a request must arrive. The server disconnects slower clients. */
+/** Time within which a body other than an uploaded file must arrive. The server disconnects slower clients. */
 export const REQUEST_TIMEOUT_MS = 30_000
 /** Time within which an uploaded file must arrive. */
 export const UPLOAD_TIMEOUT_MS = 900_000

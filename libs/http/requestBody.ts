@@ -47,7 +47,7 @@ export class LargeRequestQueue {
   }
 }
 
-/** Returns the length of the body. A chunked body may have the maximum length. */
+/** Returns the length of the body in bytes; for a chunked body, whose length is unknown, the maximum of the route. */
 export function bodyBytes({ headers, routeOptions }: FastifyRequest): number {
   if (headers['transfer-encoding'] !== undefined) return routeOptions.bodyLimit ?? 0
   return Number(headers['content-length'] ?? 0)

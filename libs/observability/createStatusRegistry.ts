@@ -36,8 +36,8 @@ interface StatusGauge {
 }
 
 /**
- * Creates a registry with the status as gauges. They are read from the database at each scrape, so every process shows
- * the same values. Without a status the gauges have no samples.
+ * Creates a registry with the status as gauges and counters. The status is read from the database at each scrape, so
+ * every process shows the same values, except those of its own pools. Without a status the metrics have no samples.
  */
 export function createStatusRegistry(status?: SystemStatus): Registry {
   const registry = new Registry()

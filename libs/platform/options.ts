@@ -33,8 +33,9 @@ export interface PlatformOptions {
   /** Maximum connections of this process's workers to one database. @default 5 */
   readonly connectionsPerDatabase?: number
   /**
-   * Order of the databases if there are more databases than connections. `round-robin`: one round each. `drain-first`:
-   * a database keeps its slot while it has more work, for at most 100 rounds. @default `round-robin`
+   * Order in which databases are served if `connectionsMax` does not allow all of them at once. `round-robin`: one
+   * round each. `drain-first`: a database keeps its slot while it has more work, for at most 100 rounds. @default
+   * `round-robin`
    */
   readonly selection?: Selection
 }

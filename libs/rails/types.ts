@@ -74,8 +74,8 @@ export interface RailDeclaration<Type extends string = string, Payload extends o
   readonly onUnknown: UnknownPolicy
   /**
    * Sends the payment under `request.reference`, and returns the rail's answer. A throw means *unknown*; throw
-   * `NotSentError` if it is certain that nothing was sent. `signal` aborts at the timeout: stop then, because no caller
-   * waits for the answer.
+   * `NotSentError` if it is certain that nothing was sent. `signal` aborts at the timeout, at the end of the lease or
+   * at the stop of the worker: stop then, because no caller waits for the answer.
    */
   dispatch(request: RailRequest<Payload>, context: RailContext): RailAnswer | Promise<RailAnswer>
   /** Asks for the outcome of `request.reference`. Required if `onUnknown` is `inquire`. */

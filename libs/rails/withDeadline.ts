@@ -37,9 +37,9 @@ export type DeadlineResult<Value> =
     }
 
 /**
- * Runs `work` and returns when it ends or at the deadline, whichever is first. Never rejects. At the deadline it aborts
- * the signal of the work and does not wait for it. Otherwise a hung adapter would block its slot, and a shutdown, for
- * ever.
+ * Runs `work`. Returns when the work ends, at the timeout, or when `signal` aborts, whichever is first. Never rejects.
+ * A timeout or an abort aborts the signal of the work, which then has one turn of the event loop to end. A longer wait
+ * for a hung adapter would block its slot, and a shutdown, for ever.
  */
 export function withDeadline<Value>(
   work: (context: WorkContext) => Value | Promise<Value>,
@@ -108,7 +108,7 @@ export abstract class TimedWork<Value, Result> implements AbortListener {
     this.#clear()
     const end = new Promise<Settled<Value>>((resolve) => (this.#resolveEnd = resolve))
     CallContext.controllerOf(this.#context).abort(new DOMException(...REASONS[reason]))
-    // An adapter that obeys its signal still knows what it has sent. Waits one turn of the event loop for its answer.
+    // Waits one turn of the event loop, because an adapter that obeys its signal may still answer what it has sent.
     setImmediate(() => this.#finish({ stoppedBy: reason, settled: this.#settled, end }))
   }
 

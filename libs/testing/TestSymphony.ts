@@ -40,7 +40,7 @@ export interface DrainOptions<Topics extends TopicContracts = TopicContracts> ex
   readonly roundsMax?: number
 }
 
-/** Options of a Symphony, with `serverUrl` instead of `url`. */
+/** Names of the options: those of a Symphony, with `serverUrl` instead of the options that name a server. */
 const TEST_OPTIONS = ['serverUrl', ...SYMPHONY_OPTIONS.filter((name) => !['url', 'pooler', 'listenUrl'].includes(name))]
 
 const DRAIN_OPTIONS = Object.keys({
@@ -52,7 +52,7 @@ const DRAIN_OPTIONS = Object.keys({
   scheduler: true,
 } satisfies Record<keyof DrainOptions, true>)
 
-/** At most one year; a longer wait is a mistake in the test. */
+/** Bounds of `advance`, up to a year. A longer wait is a mistake in the test. */
 const ADVANCE_MS = Object.freeze({ min: 0, max: 366 * 86_400_000 })
 const ROUNDS = Object.freeze({ min: 1, max: 100_000 })
 

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 const interruption = new AbortController()
 
-/** Makes every later `start` and `waitUntil` throw. */
+/** Makes every later `start`, `waitUntil` and command of the drill throw. */
 export function interrupt() {
   interruption.abort()
 }

@@ -11,8 +11,8 @@ import { tryPoolingModes } from './poolingModes.mjs'
 import { WorkerHost } from './WorkerHost.mjs'
 
 /**
- * Maximum length of the queue: low enough that the producer still enqueues at the failover, high enough that both hosts
- * have work.
+ * Maximum length of the queue, unless the payments divided by BACKLOG_SHARE are fewer. Low enough that the producer
+ * still enqueues at the failover, high enough that both hosts have work.
  */
 const BACKLOG_MAX = 2_000
 const BACKLOG_SHARE = 10
@@ -182,7 +182,9 @@ async function loseAsynchronousPrimary(drill) {
   }
 }
 
-/** Kills the primary's node and measures the time to the election, to the first answer and to the next terminal payment. */
+/**
+ * Kills the primary's node and measures the time to the election, to the first answer and to the next terminal payment.
+ */
 async function killPrimary({ cluster, watcher, print }, { resumes = true } = {}) {
   const lost = await cluster.primary()
   const endedBefore = await endedCount(watcher)

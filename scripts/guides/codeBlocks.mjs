@@ -1,5 +1,5 @@
-// Reads the code blocks of a page: language, notes in the HTML comments before the block, and the output after it. Readers do not
-// see the comments; the tests and `npm run guides` read them.
+// Reads the code blocks of a page: language, notes in the HTML comments before the block, and the output after it.
+// Readers do not see the comments; the tests and `npm run guides` read them.
 //
 //   <!-- not run: why -->            the block cannot be executed
 //   <!-- given … -->                 TypeScript or SQL that the block depends on

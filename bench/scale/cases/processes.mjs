@@ -4,7 +4,7 @@ import { median } from '../../statistics.mjs'
 import { enqueueNumbers, untilDone, withWorkers } from '../workers.mjs'
 
 const COUNTS = [1, 2, 4]
-/** Relative difference between runs of one setting. A smaller loss does not count. */
+/** Relative difference that two runs of the same setting may have. A smaller loss does not count. */
 const NOISE = 0.05
 
 export async function processes({ fixture, sizes, rounds, print }) {

@@ -98,7 +98,7 @@ async function place(flags: GivenFlags, cli: Cli): Promise<void> {
   })
 }
 
-/** Counts pending payments without an unknown outcome. A freeze marks their outcome unknown. */
+/** Counts the pending payments that a worker or the lift will mark as of unknown outcome. */
 async function countUnmarked(control: RoleHandle): Promise<number> {
   const { pendingCount, outcomeUnknownCount } = await readOutboxStatus(control)
   return Number(pendingCount - outcomeUnknownCount)

@@ -108,7 +108,7 @@ function optionsOf(flags: ReconcileFlags, cli: Cli): ReconcileOptions {
   }
 }
 
-/** Returns the format of a file extension. */
+/** Returns the format by the extension of the file name; undefined for an unknown extension. */
 function formatOf(statement: unknown): ReconcileOptions['format'] {
   const [, extension = ''] = /\.([a-z]+)$/i.exec(String(statement)) ?? []
   return FORMAT_OF_EXTENSION.get(extension.toLowerCase())
@@ -147,7 +147,7 @@ function dayOf<Name extends 'from' | 'to'>(name: Name, flags: GivenFlags): { rea
 
 const DAY_MS = 86_400_000
 
-/** Yields the chunks of the `--statement` file and shows the progress. */
+/** Yields the chunks of the `--statement` file and shows the progress. `-` reads standard input, without progress. */
 async function* readFile(path: string, { terminal }: Cli): AsyncGenerator<Uint8Array> {
   if (path === '-') return yield* process.stdin
   const bar = new ProgressBar(terminal, (await stat(path).catch(refuseFile(path))).size)

@@ -111,7 +111,7 @@ async function schemaRefusal(error: unknown, url: string, schema: string): Promi
   }
 }
 
-/** Settings of commands that open the database themselves, such as before a deployment. */
+/** Settings of `deploy` and `doctor`, which open their own connection. They use neither a pooler nor LISTEN. */
 const DATABASE = ['databaseUrl', 'schema', 'dataDir'] as const
 
 export interface DatabaseFlags {

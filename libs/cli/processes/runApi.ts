@@ -60,8 +60,9 @@ export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<vo
 }
 
 /**
- * Warns if the login cannot act for other people, because the API then refuses requests with the scope operate or
- * ingest.
+ * Warns, or throws if `strict` is set, if the login may not act for other people, because the API then refuses requests
+ * that need the scope operate or ingest. Also warns if tokens are accepted but the login may act for owners of API keys
+ * only, because the API then refuses requests with a token that need the scope operate.
  */
 async function reportMissingGateway(
   database: Database,

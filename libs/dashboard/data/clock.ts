@@ -1,13 +1,15 @@
 import { signal } from '@preact/signals'
 
-/**
- * Clock and timers of the browser. Ages are computed with the server's clock, so that a phone five minutes ahead does
- * not show a new payment as five minutes old.
+/*
+ * Clock and timers of the page. The clock is the browser's, corrected by its difference to the server's. Otherwise a
+ * phone five minutes ahead would show a new payment as five minutes old.
  */
+
+/** Interval at which `nowMs` changes. */
 const TICK_MS = 1_000
 /**
- * Differences to the server's clock below this are ignored. They come from the network delay and from the whole seconds
- * of the Date header.
+ * Difference to the server's clock below which the browser's clock is not corrected. Such a difference may come from
+ * the network delay and from the whole seconds of the Date header.
  */
 const SKEW_IGNORED_MS = 2_500
 

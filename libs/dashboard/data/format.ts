@@ -17,7 +17,7 @@ export function plural(value: number | string, one: string, many = `${one}s`): s
   return Number(value) === 1 ? one : many
 }
 
-/** Returns a duration in one unit: `12 s`, `4 min`, `3 h` or `2 d`. */
+/** Returns a duration in one unit: `300 ms`, `12 s`, `4 min`, `3 h` or `2 d`. */
 export function duration(seconds: number): string {
   const size = Math.max(0, seconds)
   if (size < 1) return size === 0 ? '0 s' : `${Math.round(size * 1_000)} ms`
@@ -95,7 +95,7 @@ export function hourAndMinute(time: string | number): string {
 
 const HOUR_AND_MINUTE = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' })
 
-/** Returns the end of an id, because ids that contain a time share their beginning. */
+/** Shortens a long id to its last characters, because ids that contain a time share their first ones. */
 export function shortId(id: string): string {
   return id.length <= 14 ? id : `…${id.slice(-10)}`
 }

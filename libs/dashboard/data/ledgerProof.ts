@@ -1,10 +1,12 @@
 import type { Proof, ProofRow } from '../../http/index.js'
 
-/**
+/*
  * Compares the rows of one payment with their sealed blocks in the browser. Recomputes the hashes from the bytes that
  * the server sent; docs/internals/ledger-chain.md describes the format. A row is sound if its block has an entry with
  * the row's hash, and the hashes above that entry lead to the root in the head of the block.
  */
+
+/** Defect of a row, in the words that the page shows. */
 export type RowDefect =
   | 'it differs from what was sealed'
   | 'its block has no entry of it'

@@ -1,13 +1,14 @@
 import { computed, signal } from '@preact/signals'
 
 /**
- * Access token. It arrives in the part of the address after `#`, which browsers do not send to servers. It is removed
- * from the address at once and kept only in this tab. It is sent as a header, not as a cookie, so that no other site
- * can use it.
+ * Key of the access token in the storage of this tab. The token arrives in the part of the address after `#`, which
+ * browsers do not send to servers, and is removed from the address at once. Requests send the token as a header, not as
+ * a cookie, so that no other site can use it.
  */
 const TOKEN_KEY = 'symphony.token'
 /**
- * Key that records that this browser has a session cookie, because scripts cannot read the cookie. All tabs share both.
+ * Key that records that this browser has a session cookie, because scripts cannot read the cookie. All tabs share the
+ * key and the cookie.
  */
 const SESSION_KEY = 'symphony.session'
 

@@ -45,7 +45,10 @@ export async function keepStreamOpen(stop: AbortSignal): Promise<void> {
   }
 }
 
-/** Reads until the server ends the stream, or sends nothing for 35 s. The server sends a heartbeat every 10 s. */
+/**
+ * Reads until the server ends the stream, or sends nothing for 35 s. The server sends an event about every second, or a
+ * heartbeat about every 10 s while its database does not answer.
+ */
 async function readEvents(response: Response): Promise<void> {
   const reader = new EventReader()
   const decoder = new TextDecoder()

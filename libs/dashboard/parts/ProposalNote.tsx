@@ -50,14 +50,17 @@ interface OpenProposalProps {
   readonly title: string
   /** Added to the labels of the buttons for screen readers, on pages with several proposals. */
   readonly name?: string
-  /** Sentence that says what stays as it is if the proposal is withdrawn. */
+  /** Sentence that says what stays as it is if the proposal is withdrawn or refused. */
   readonly stays: string
   readonly approve: (onClose: () => void) => ComponentChildren
   readonly withdraw: (reason: string) => Promise<void>
   readonly children: ComponentChildren
 }
 
-/** Shows an open proposal of any kind. Its author can withdraw it. The server refuses an approval by the author. */
+/**
+ * Shows an open proposal of any kind. Its author can withdraw it, and another person can approve or refuse it. The
+ * server refuses an approval by the author.
+ */
 export function OpenProposal({ proposal, title, name, stays, approve, withdraw, children }: OpenProposalProps) {
   const { reason, proposedBy, proposedAt } = proposal
   const [asked, setAsked] = useState<'approve' | 'withdraw' | null>(null)

@@ -9,7 +9,7 @@ interface TileProps {
   readonly children: ComponentChildren
 }
 
-/** Number with its name and a note, inside `dl.figures`. The whole tile is the link. */
+/** Number with its name and a note, inside `dl.figures`. With `href`, the whole tile is the link. */
 export function Tile({ name, value, href, tone, children }: TileProps) {
   const attention = tone === undefined ? '' : `tone-${tone} loud`
   return (

@@ -49,7 +49,7 @@ export function VirtualList<T extends object>(props: VirtualListProps<T>) {
     return () => observer.disconnect()
   }, [])
 
-  // Returns the cached element of a row, so that only newly visible rows are rendered.
+  // Caches the element of each row, so that only newly visible rows are rendered.
   const cache = useRef(new WeakMap<T, { readonly place: number; readonly element: JSX.Element }>())
   const drawn = (row: T, index: number): JSX.Element => {
     const place = index * view.rowHeight

@@ -94,7 +94,7 @@ const CSRF_HEADER = 'symphony-csrf'
  * Path=/.
  */
 const SESSION_COOKIE = '__Host-symphony-session'
-/** Cookie with state, nonce and PKCE verifier of a started sign-in. */
+/** Name of the cookie with state, nonce and PKCE verifier of a started sign-in. */
 export const SIGN_IN_COOKIE = '__Host-symphony-sign-in'
 
 /** Returns the value of a cookie; undefined if it is missing or was sent twice. */

@@ -104,8 +104,8 @@ export class IdentityProvider {
   }
 
   /**
-   * Returns the metadata, read at most once per hour. After a failed read, reads again after a second. Concurrent
-   * callers share one read.
+   * Returns the metadata, read at most once per hour. Concurrent callers share one read. After a failed read, callers
+   * within a second get the same error, and the next caller reads again.
    */
   async #discover(): Promise<Configuration> {
     const nowMs = this.#clock.monotonicMs()
@@ -180,8 +180,8 @@ function textIn(error: unknown, field: string): string | undefined {
 }
 
 /**
- * Error codes of openid-client that mean a broken provider. Every other code means an invalid answer, which the browser
- * delivered.
+ * Error codes of openid-client that mean an unreachable or broken provider. Every other code means an invalid answer,
+ * which the browser delivered.
  */
 const AWAY = new Set(['OAUTH_TIMEOUT', 'OAUTH_ABORT', 'OAUTH_RESPONSE_IS_NOT_CONFORM', 'OAUTH_RESPONSE_IS_NOT_JSON'])
 

@@ -31,7 +31,8 @@ export class OidcAuthenticator {
       const identity = identityOfClaims(this.#options, payload)
       return identity === undefined ? undefined : { via: 'jwt', ...identity }
     } catch (error) {
-      // The caller learns only that the token is invalid, not why.
+      // The token is invalid, and the caller does not learn why. A timeout or an unreadable answer of the provider says
+      // nothing about the token.
       if (
         error instanceof errors.JOSEError &&
         !(error instanceof errors.JWKSTimeout) &&
@@ -43,7 +44,7 @@ export class OidcAuthenticator {
     }
   }
 
-  /** Loads the keys at the first token, so that servers that receive none do not load jose. */
+  /** Opens the provider's keys at the first token, so that servers that receive no token do not load jose. */
   async #openKeys(): Promise<JWTVerifyGetKey> {
     const { createRemoteJWKSet } = await import('jose')
     this.#keys ??= Promise.resolve(
@@ -55,5 +56,5 @@ export class OidcAuthenticator {
 
 const JWT = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/
 const KEYS_TIMEOUT_MS = 5_000
-/** Error code of jose if the provider's answer contains no keys. */
+/** Error code of jose if the provider answers the request for its keys with another status than 200 or without JSON. */
 const KEYS_UNREADABLE = 'ERR_JOSE_GENERIC'

@@ -22,7 +22,7 @@ export const EXAMPLE = Object.freeze({
   proposalId: '01981f0e-7c00-7000-8000-000000000009',
   runId: '01981f0e-7c00-7000-8000-00000000000a',
   timerId: '01981f0e-7c00-7000-8000-00000000000b',
-  /** Payment that was paid under one rail reference and reported under another. */
+  /** Payment that is recorded as paid under one rail reference and was later reported as paid under another. */
   contradictedId: '01981f0e-7c00-7000-8000-00000000000c',
   contradictionId: '01981f0e-7c00-7000-8000-00000000000d',
   limitName: 'globex-daily',

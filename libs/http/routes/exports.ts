@@ -11,7 +11,7 @@ const MEDIA_TYPES = { csv: 'text/csv; charset=utf-8', ndjson: 'application/x-ndj
 export type ExportFormat = keyof typeof MEDIA_TYPES
 export const EXPORT_TYPES = Object.values(MEDIA_TYPES)
 
-/** Maximum number of exports of all callers, because each keeps a connection of the pool busy. */
+/** Maximum number of concurrent exports of all callers, because each keeps a connection of the pool busy. */
 const EXPORTS_MAX = 8
 /** Time after which a client that reads nothing is disconnected. */
 const UNREAD_MS = 60_000
@@ -81,7 +81,7 @@ export class Exports {
   }
 }
 
-/** Returns whether the route is a list. An upload also has `format`, but no cursor. */
+/** Returns whether the route is a list that can be exported. An upload also has `format`, but no cursor. */
 function isList({ query }: Route): boolean {
   return query !== undefined && 'cursor' in query.properties && 'format' in query.properties
 }

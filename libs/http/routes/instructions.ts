@@ -274,5 +274,5 @@ function requiredKey({ headers }: FastifyRequest): string {
   return String(header)
 }
 
-/** Maximum body of a batch: 1,000 instructions with payloads of 4 KiB. */
+/** Maximum size of a batch in bytes, enough for 1,000 instructions of 4 KiB each. */
 const BATCH_BYTES_MAX = 4_194_304

@@ -130,8 +130,8 @@ function bankReader({ roles }: Api, { scopes }: Identity): readonly [Role, BankD
 }
 
 /**
- * Reads findings, critical ones first. Without the scope audit, the stored payment of a finding is hidden, so adds the
- * payment in its current state.
+ * Reads findings, critical ones first. A caller without the scope audit does not see the payment stored with a finding,
+ * but gets the payment in its current state instead.
  */
 export async function readFindings(api: Api, identity: Identity, search: Parameters<typeof readFindingsBySeverity>[1]) {
   const [role, detail] = bankReader(api, identity)

@@ -203,7 +203,7 @@ export const LatencyStats = shape({
 })
 export type LatencyStats = Static<typeof LatencyStats>
 
-/** Count of an error code in the same attempts. The most frequent comes first. */
+/** Count of an error code in the newest attempts of the last hour. The most frequent comes first. */
 export const ErrorCount = shape({
   railType: Type.String(),
   state: oneOf(['FAILED', 'RETRYABLE', 'ZOMBIE_REQUEUE']),

@@ -17,7 +17,10 @@ export function prometheusRules(rules: readonly AlertRule[]): string {
   return `groups:\n  - name: symphony\n    rules:\n${lines.join('\n')}\n`
 }
 
-/** Returns a condition in PromQL, grouped by job, so that one Prometheus can watch several deployments. */
+/**
+ * Returns a condition in PromQL. Comparisons are grouped by job, so that one Prometheus can watch several deployments.
+ * `absent` cannot be grouped.
+ */
 function promqlOf(condition: Condition): string {
   switch (condition.is) {
     case 'absent':

@@ -90,6 +90,6 @@ const ZERO = 48
 const DIGITS_SEARCHED_MAX = 256
 /** IBAN in one piece, or in groups of four. */
 const IBAN = /\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b/g
-/** Digits with at most two separators between them. */
+/** Digits with at most two separators between neighbouring digits. */
 const DIGITS = /\d(?:[\s.\p{Pd}_/]{0,2}\d)+/gu
 const SEPARATORS = /[^\d]+/u

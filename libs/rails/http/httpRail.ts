@@ -92,7 +92,7 @@ export function createHttpRail<const Type extends string, Payload extends object
  */
 const CONNECT_TIMEOUT_MS = 10_000
 
-/** Prepares the request. Every error before the first byte is sent occurs here and is a `NotSentError`. */
+/** Prepares the request. Every error of the preparation is a `NotSentError`, because nothing was sent yet. */
 async function prepare(
   http: ResolvedHttp,
   protocol: HttpProtocol,
@@ -100,7 +100,7 @@ async function prepare(
   { method, url, body }: { method: HttpRequest['method']; url: URL; body?: () => string },
 ): Promise<HttpRequest> {
   const now = http.clock.now()
-  // The process was suspended until the lease ended. Another worker may hold the lease now.
+  // The lease has ended, for example while the process was suspended. Another worker may have claimed the item.
   if (now >= request.notAfter) throw new NotSentError('the lease of this request has ended')
   try {
     const text = body?.()

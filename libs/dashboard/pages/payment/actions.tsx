@@ -298,7 +298,10 @@ function resultOf(applied: number, proposed: number): string {
   return `${sent}${proposed} ${plural(proposed, 'is', 'are')} proposed. Another person must approve ${plural(proposed, 'it', 'them')}.`
 }
 
-/** Returns the text of the button. A retry applies at once if every outcome is known; otherwise it is only proposed. */
+/**
+ * Returns the text of the button. A retry applies at once to items with a known outcome and is only proposed for the
+ * others.
+ */
 function actionOf(decision: Decision | null, items: readonly OutboxItem[]): string {
   if (decision === null) return 'Choose a decision'
   const many = items.length === 1 ? '' : ` (${items.length})`
