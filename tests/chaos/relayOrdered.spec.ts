@@ -112,7 +112,7 @@ test(
       await hurry()
       resumes += await resumeHalted(book)
       await retryHeld(maker, checker)
-      // Kills a worker during a call that hangs.
+      // Kills every worker whose call hangs.
       const stuck = new Set((await book.arrivals()).filter(({ answer }) => answer === 'hangs').map(({ pid }) => pid))
       for (const victim of workers.filter(({ child }) => stuck.has(child.pid ?? 0))) {
         expect(await replace(victim)).toBeGreaterThan(0)

@@ -13,7 +13,10 @@ import {
   type RelayOutcome,
 } from '../support/relayOutcomes.js'
 
-/** Kills a worker that has leased payments. Another worker must finish them, and none may be lost or paid twice. */
+/**
+ * Kills a worker that has leased payments. Another worker must finish them, except those held for people, and none may
+ * be lost or paid twice.
+ */
 
 type Policy = 'inquire' | 'resend' | 'hold'
 
@@ -79,7 +82,10 @@ const KILLS: Readonly<Record<string, Kill>> = {
   },
 }
 
-/** Waits until the completion of each item blocks on the row lock of this transaction. */
+/**
+ * Locks all queue rows in a transaction, and waits until the completion of each item waits for this lock. Returns the
+ * connection of the transaction.
+ */
 async function holdUpCompletions({ fixture: { db, checkpoints }, items }: Scenario): Promise<Client> {
   const keeper = await db.connect()
   await keeper.query('BEGIN')
@@ -118,7 +124,7 @@ async function untilNoSessionIsLeft({ db }: RelayFixture): Promise<void> {
 }
 
 test.each(Object.entries(KILLS))(
-  'a second worker finishes the payments of a worker that was killed %s',
+  'no payment is lost or paid twice if its worker is killed %s',
   // Timeout that is long enough to start and stop processes on a busy machine.
   { timeout: 180_000 },
   async (_when, { at, simulate, die, outcomes }) => {

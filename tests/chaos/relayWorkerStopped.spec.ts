@@ -14,7 +14,7 @@ interface Stop {
   /** Expires the leases of the frozen worker. */
   readonly pass: (fixture: RelayFixture) => Promise<void>
   readonly outcomes: Record<(typeof POLICIES)[number], RelayOutcome>
-  /** Late outcome that the worker reports after it continues. The ledger keeps it beside the terminal outcome. */
+  /** Late outcome that the worker reports after it continues. The ledger keeps it as an event. */
   readonly late: Readonly<Record<string, string>>
 }
 

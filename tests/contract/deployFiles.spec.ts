@@ -94,7 +94,7 @@ test('readiness probes call /readyz; other probes call /healthz, which needs no 
   expect(read('deploy/docker/Dockerfile')).toMatch(/^HEALTHCHECK .*\\\n.*\/healthz`/m)
 })
 
-test('no container runs as root, and no deployment file contains a database password', () => {
+test('no image or pod runs as root, and no deployment file contains a database password', () => {
   expect(read('deploy/docker/Dockerfile')).toMatch(/^USER 1000:1000$/m)
   for (const file of DEPLOYMENTS.filter((name) => /^kind: (?:Deployment|Job)$/m.test(read(name)))) {
     const text = read(file)

@@ -471,7 +471,7 @@ describe('a violation', () => {
     },
   )
 
-  test('has an example in this spec for each rule', () => {
+  test('exists in this spec for each rule', () => {
     expect(GUARDRAILS.filter(({ name }) => !violations.some(({ rule }) => rule.test(name)))).toEqual([])
   })
 })

@@ -194,7 +194,7 @@ describe('verification of the golden ledger', () => {
     }
   })
 
-  test('finds a changed byte in a block head, in its entries and in its hash', async () => {
+  test('finds a changed byte in the head, the entries or the hash of a block', async () => {
     const unfound: string[] = []
     for (const [index, block] of blocks.entries()) {
       const forgeries: [string, Block][] = []

@@ -23,7 +23,7 @@ describe('the mutation tests', () => {
     expect(CONFORMANCE_IDS.filter((id) => !scenarios.has(id))).toEqual([])
   })
 
-  test('report a mutant as stale if its text is missing or ambiguous, or if its test is missing', () => {
+  test('report a stale mutant: its text is missing, ambiguous or unchanged, or its test is missing', () => {
     const [mutant] = mutants
     expect(staleness({ ...mutant!, find: 'no such text in it' })).toBe('its text is there 0 times, not once')
     expect(staleness({ ...mutant!, find: '\n' })).toMatch(/^its text is there \d+ times, not once$/)

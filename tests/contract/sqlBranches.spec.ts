@@ -216,7 +216,7 @@ describe('branch counting on a toy schema', () => {
       const [one, two] = [await connect(CLONES[0]), await connect(CLONES[1])]
       await value(two, 'every_kind(3)')
       const hitsOfEach = [await hitsIn(one), await hitsIn(two)]
-      // Parallel test files write two counts into one file.
+      // Imitates two test files that run in parallel and append to the same file.
       await appendBranchHits(join(folder, 'a'), hitsOfEach[0] ?? [])
       await appendBranchHits(join(folder, 'a'), hitsOfEach[1] ?? [])
       await appendBranchHits(join(folder, 'b'), hitsOfEach[1] ?? [])

@@ -16,10 +16,11 @@ import {
   requiredText,
 } from '../../libs/core/index.js'
 
-/**
+/*
  * Compares the limits in libs/core with those in schema/. The database must accept every value that TypeScript accepts.
  * Both must agree on values that exist in both languages.
  */
+
 const database = `strict_input_${process.pid}`
 let server: Client
 let client: Client

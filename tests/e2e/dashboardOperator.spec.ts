@@ -92,7 +92,7 @@ const DECLARED = 'rail-that-a-worker-declared'
 const LONG_REFERENCE = `RF-${'4711'.repeat(60)}`
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
 
-describe('the page of a payment', () => {
+describe('the dashboard', () => {
   test('shows a resolve dialog without a preselected decision while the payment is held', async () => {
     const { instructionId } = await enqueueUnknown(fixture.db)
     const { page, goTo } = olga
@@ -454,7 +454,7 @@ test('a dead letter with a bad payload is corrected and replaced by two people, 
   expect(await row.getByRole('button', { name: 'Correct' }).count()).toBe(0)
 })
 
-test('many dead letters are redriven by two people, even if one of them is refused', async () => {
+test('two people redrive many dead letters; the refusal of one does not stop the others', async () => {
   const railType = 'rail-of-an-outage'
   const items = [await enqueueFailed(fixture.db, { railType }), await enqueueFailed(fixture.db, { railType })]
   const paid = await enqueueFailed(fixture.db, { railType })

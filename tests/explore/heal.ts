@@ -8,8 +8,8 @@ import type { Job, WorldState } from './worldState.js'
 export type StepListener = (step: Step, before: Job | null) => void
 
 /**
- * Lets one worker and two people finish every payment of a world: both workers crash, leases expire, the freeze is
- * lifted, and no further fault happens. Returns a violation if a payment does not end.
+ * First crashes both workers, lets their leases expire and lifts the freeze. Then lets one worker and two people finish
+ * every payment of a world without further faults. Returns a violation if a payment does not end.
  *
  * @param isKnown whether an earlier call has already finished this state
  */

@@ -116,7 +116,7 @@ export class CoreScenario {
     await new SchedulerStore(db.database).scheduleTimer({ topic: 'scheduled', payload: PAYABLE, dueAt: new Date() })
   }
 
-  /** Expires all leases and claims, and makes retries due. */
+  /** Expires all leases and claims, and shortens the backoff of retries. */
   async passTime(): Promise<void> {
     await this.db.queryNoRole(`
       UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE lease_token IS NOT NULL;
@@ -216,7 +216,7 @@ export class CoreScenario {
     return child.signalCode === 'SIGKILL'
   }
 
-  /** Lets one process finish all work. No new work is added meanwhile. */
+  /** Lets one process after the other finish all work. No new work is added meanwhile. */
   async finishAll(): Promise<void> {
     await pauseJob(this.db.as('symphony_control'), JOB)
     do await this.#finish(this.start())

@@ -1,10 +1,11 @@
 import type { Queryable } from '../../libs/db/index.js'
 
-/**
+/*
  * Times of one sequence: microseconds since its start, by PostgreSQL's clock. A fuzz never waits for a clock, so a slow
  * machine cannot change its result. Past and future times are days away, and a jump of the clock is longer than that. A
  * time that PostgreSQL computes is a `Rule`, a range after a known time, until it is read.
  */
+
 export const SECOND = 1_000_000
 const FAR = 500_000 * SECOND
 export const JUMP = 2 * FAR

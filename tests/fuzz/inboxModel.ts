@@ -1,11 +1,12 @@
 import { Refusal } from './answers.js'
 import { at, backoff, exactly, SECOND, type Rule, type Time } from './Timeline.js'
 
-/**
+/*
  * Model of the inbox, written from the specification. A message is unique by source and id. Claims change the state of
  * enqueued messages; marks change the state of messages that were only sighted. A message without attempts left is dead
  * until it is revived.
  */
+
 export type InboxState = 'seen' | 'processing' | 'done' | 'dead'
 export type Mark = 'processing' | 'done' | 'dead'
 

@@ -1,9 +1,10 @@
 import { at, exactly, type Time } from './Timeline.js'
 
-/**
+/*
  * Model of named leases, written from the specification. A resource has at most one holder. Its token grows with each
  * acquire and renewal, across owners, releases, expiries and purges.
  */
+
 export interface Holding {
   readonly resource: string
   readonly owner: string

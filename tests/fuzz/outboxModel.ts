@@ -649,7 +649,10 @@ export class OutboxModel {
     if (reasons.size > 0) throw new Refusal(...reasons)
   }
 
-  /** Returns the position of the failed item in a halted stream, if no later item was sent. */
+  /**
+   * Returns the stream position of a redrive: that of the failed item if its stream is halted, else null for a new
+   * position. Refuses the redrive if a later item was sent, or if the stream of a `halt` participant was resumed.
+   */
   #redrivePosition({ ordered, participant, position }: Item): number | null {
     if (!ordered) return null
     if (!this.#isPaused('stream', participant)) {

@@ -6,7 +6,10 @@ export type Completion = 'DISPATCHED' | 'FAILED' | 'RETRYABLE'
 export type Decision = 'DISPATCHED' | 'FAILED' | 'RETRY'
 export type PauseKind = 'rail' | 'participant' | 'stream' | 'all'
 export type Policy = 'continue' | 'halt'
-/** Limit of a participant: a count of 0 payments, or two approvals for any amount. */
+/**
+ * Limit of a participant. Both kinds hold every payment: `count` allows 0 payments, `approval` needs two people to
+ * release any amount.
+ */
 export type Limit = 'count' | 'approval'
 
 /** Hold reason of a payment under each limit. */
@@ -116,7 +119,7 @@ export interface Outcome {
   readonly delaySeconds: number | null
 }
 
-/** Returns the reason to hold an item that goes back to the queue. */
+/** Returns the reason to hold an item that goes back to the queue, or null if it is not held. */
 export function holdReason(
   { state, hold }: Omit<Outcome, 'item' | 'token'>,
   unknown: boolean,

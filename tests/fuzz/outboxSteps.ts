@@ -59,7 +59,7 @@ export interface EnqueueStep {
   readonly future: boolean
   /** Field that differs from the usual content of this key: 0 none, 1 participant, 2 rail, 3 payload, 4 isMessage. */
   readonly variant: number
-  /** Item of the same participant that the item replaces. Null for none. */
+  /** Selects the item that this one replaces, mostly an ended item of the same participant. Null for none. */
   readonly replaces: ItemPick | null
 }
 

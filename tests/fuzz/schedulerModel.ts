@@ -1,11 +1,12 @@
 import { Refusal } from './answers.js'
 import { at, exactly, NOW, SECOND, type Time } from './Timeline.js'
 
-/**
+/*
  * Model of the scheduler, written from the specification. Timers and job runs have the same states: ready, claimed under
  * a lease, and ended once. A job creates one run per occurrence, and none if the job has changed since the occurrences
  * were computed.
  */
+
 export type Kind = 'timer' | 'run'
 export type Delivery = 'outbox' | 'claim'
 
@@ -107,7 +108,7 @@ export class SchedulerModel {
     })
   }
 
-  /** Enqueues the message and ends the work in one transaction. */
+  /** Enqueues the messages of due work, and ends that work. */
   enqueueDue(kind: Kind, batchSize: number): string[] {
     this.#returnExpired(kind)
     return this.#due(kind, (work) => work.delivery === 'outbox', batchSize).map((work) => {

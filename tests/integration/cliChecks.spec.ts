@@ -160,7 +160,7 @@ describe('symphony worker that cannot start', () => {
     expect((await worker(url, '--pooler', 'transaction', '--listen-url', url)).exitCode).toBe(0)
   })
 
-  test('refuses a lease shorter than the rail timeout with --no-renew-leases (exit code 2)', async () => {
+  test('refuses a lease of 32 s for rail calls of 30 s with --no-renew-leases; 33 s are accepted', async () => {
     const words = ['--no-renew-leases', '--rail-timeout-ms', '30000', '--lease-seconds']
     const short = await worker(await processLogin(), ...words, '32')
     expect(short.exitCode).toBe(2)

@@ -201,7 +201,7 @@ describe('symphony show', () => {
     })
   })
 
-  test('prints the hold of an item with its reason, actor, assignee, notes and events', async () => {
+  test('prints hold reason, actor and note events; holds list prints assignee and notes', async () => {
     const { outboxId, instructionId } = await enqueue(db)
     await command(['holds', 'place', outboxId, '--reason', 'please wait'], people.alice)
     await command(['holds', 'note', outboxId, '--note', 'asked the bank', '--assignee', 'bob'], people.alice)

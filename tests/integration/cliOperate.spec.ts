@@ -327,7 +327,7 @@ describe('symphony pause and resume', () => {
     expect(await claim(db, railType)).toHaveLength(1)
   })
 
-  test('refuse an unknown rail or participant (UNKNOWN_NAME) without --force', async () => {
+  test('pause refuses an unknown rail without --force (UNKNOWN_NAME), and a missing name', async () => {
     const { railType } = await enqueue(db)
     const misspelt = railType.toUpperCase()
     for (const more of [[], ['--dry-run']]) {
@@ -342,7 +342,7 @@ describe('symphony pause and resume', () => {
     expect(unnamed.stderr).toContain('expected the name of the rail')
   })
 
-  test('say, on a resume of a halted stream, that its failed payment was not redriven', async () => {
+  test('resume, even in a dry run, names the failed payment that halted the stream', async () => {
     const participantId = `halting-${randomUUID()}`
     const railType = `ordered-${randomUUID()}`
     await setParticipantOutboxPolicy(db.as('symphony_control'), participantId, 'halt')
@@ -359,7 +359,7 @@ describe('symphony pause and resume', () => {
     expect(late.stderr).toContain('was sent already')
   })
 
-  test('say, on a pause of a stream, that only ordered payments are stopped', async () => {
+  test('pause stream says, even in a dry run, that only ordered payments wait', async () => {
     const { participantId, railType } = await enqueue(db)
     const pause = ['pause', 'stream', participantId, '--reason', 'a dispute']
     for (const words of [[...pause, '--dry-run'], pause]) {

@@ -63,7 +63,7 @@ const ANSWERS: readonly (readonly [string, () => unknown, 'DISPATCHED' | 'held']
 ]
 
 test.for(ANSWERS)(
-  'a rail that answers with %s is called once; its payment is dispatched or held',
+  'a rail that answers with %s is called once; without a valid success its payment is held',
   async ([, answer, result]) => {
     const { railType } = buildInstruction()
     let calls = 0

@@ -61,7 +61,7 @@ test.each(['renewed', 'released'])(
     const resource = buildResource()
     const grant = await acquireLease(executor(), { resource, owner: 'o', ...LONG })
     const claim = { resource, owner: 'o', leaseId: grant!.leaseId }
-    // The lock changes nothing in the row. It only makes the waiting call read the row later.
+    // The lease expires in 300 ms, while the lock below makes the call wait. The lock itself changes nothing in the row.
     await db.queryNoRole(
       `UPDATE symphony_leases SET expires_at = clock_timestamp() + interval '300 milliseconds' WHERE resource = $1`,
       [resource],

@@ -30,7 +30,7 @@ function command(words: readonly string[]): Promise<CommandOutput> {
   return symphony(words, { DATABASE_URL: fixture.db.url, SYMPHONY_SCHEMA: fixture.db.schema })
 }
 
-/** Tampers as a superuser in a transaction, calls `look` in that transaction and rolls back. */
+/** Tampers as a superuser in a transaction, calls `read` in that transaction and rolls back. */
 async function afterTamper<T>(
   kind: TamperKind,
   read: (superuser: Parameters<typeof disableGuards>[0]) => Promise<T>,
@@ -130,7 +130,7 @@ describe('checkpoints', () => {
     expect(await failureOf(fixture.checkpoint(file))).toMatchObject({ code: 'CHECKPOINT_BUSY' })
   })
 
-  test('still verify after symphony ledger rebuild --yes, which empties search and charts', async () => {
+  test('may precede symphony ledger rebuild --yes: the ledger verifies after it', async () => {
     expect(await command(['ledger', 'rebuild'])).toMatchObject({
       exitCode: 2,
       stderr: expect.stringContaining('--yes'),

@@ -132,7 +132,7 @@ describe('seal_ledger_block with rows that become visible late', () => {
     await expectSealedOnce()
   })
 
-  test('waits for an open transaction with writes under a savepoint that is rolled back later', async () => {
+  test('seals nothing while an older transaction with writes under a savepoint is open', async () => {
     const late = await openConnection(fixture.db, 'symphony_ingest')
     await late.query('BEGIN')
     await enqueuePaymentOutbox(late, buildInstruction())
@@ -147,7 +147,7 @@ describe('seal_ledger_block with rows that become visible late', () => {
     await expectSealedOnce()
   })
 
-  test('waits for a prepared transaction', async () => {
+  test('seals nothing while an older transaction is prepared and neither committed nor rolled back', async () => {
     // Writes an event instead of an item, because an enqueue sends a notification and such a transaction cannot be
     // prepared.
     const { outboxId } = await enqueue(fixture.db)

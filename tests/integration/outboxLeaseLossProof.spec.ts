@@ -141,7 +141,7 @@ describe.for(Object.entries(losses))('a worker without a live lease (but with %s
     expect(await traces(lost.outboxId)).toEqual(before)
   })
 
-  test('gets the verdict LEASE_LOST or ALREADY_RECORDED from a batch', async () => {
+  test('gets LEASE_LOST from a batch, or ALREADY_RECORDED if its token recorded an outcome', async () => {
     const { outboxId, leaseToken, workerId, recorded } = await lose()
     const before = await traces(outboxId)
     const verdicts = await completeOutboxAttempts(db.as('symphony_executor'), workerId, [

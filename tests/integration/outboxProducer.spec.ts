@@ -5,7 +5,10 @@ import { enqueue, enqueueMany } from '../../libs/outbox/index.js'
 import { type TestLogin, useTestDatabase } from '../support/database.js'
 import { buildInstruction } from '../support/outboxItems.js'
 
-/** The caller's own client, as an application has it: a login that inherits symphony_ingest and switches no role. */
+/*
+ * Tests enqueue with the client of an application: its login inherits symphony_ingest, and the client switches no role.
+ */
+
 const db = await useTestDatabase()
 let login: TestLogin
 let client: Client

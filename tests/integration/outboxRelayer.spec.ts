@@ -252,7 +252,7 @@ describe('an item with an unknown outcome', () => {
 })
 
 describe('new OutboxRelayer', () => {
-  test('refuses a lease without renewal that is shorter than a call, and names both durations', () => {
+  test('refuses a lease without renewal that outlives a call by at most 2 s; names both durations', () => {
     const rail = recordingRail({ type: 'SLOW', timeoutMs: 30_000 })
     expect(() => relayerFor(rail, { leaseSeconds: 32, renewLeases: false })).toThrow(
       'rail SLOW: a lease of 32 s does not outlive a call of up to 30000 ms by more than 2000 ms',

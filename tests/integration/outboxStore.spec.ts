@@ -34,7 +34,7 @@ interface Payloads {
   farewell: { readonly email: string }
 }
 
-test('a message ends as DISPATCHED, FAILED or RETRYABLE, depending on its handler', async () => {
+test('a message is DISPATCHED if handled, FAILED after PermanentFailureError, else RETRYABLE', async () => {
   const seen: string[] = []
   const missed: TopicMessage[] = []
   const rails = topicRails<Payloads>(

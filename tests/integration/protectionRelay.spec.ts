@@ -74,7 +74,7 @@ describe('a payment with an encrypted field', () => {
     expect(made.rail.calls.map(({ payload }) => payload['iban'])).toEqual([SECRET, SECRET])
   })
 
-  test('is dispatched after a rotation by a worker that has only the new master key', async () => {
+  test('is dispatched by a worker that has only the new master key, after Vault.rotate', async () => {
     const made = fixture()
     await made.enqueue(buildEncrypted(made))
     const next = buildMasterKey('next')

@@ -8,7 +8,7 @@ import { commitSeed } from '../support/commitSlice.js'
 import { useTestDatabase } from '../support/database.js'
 import { findDifferences, plantStatement, superuserOf } from '../support/plantedStatements.js'
 
-/** The long form is scenario R27, with 10,000 errors of each kind. */
+/** Number of planted errors of each kind. The long form is scenario R27, with 10,000 of each kind. */
 const PER_KIND = 60
 const db = await useTestDatabase()
 let folder = ''
@@ -20,7 +20,7 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true }))
 
 test.each(STATEMENT_FORMATS)(
-  'a run over a random %s statement reports each planted error of each payment, and no other',
+  'a run over a random %s statement reports every planted error and nothing else',
   async (format) => {
     const seed = `${commitSeed()} ${format}`
     process.stdout.write(`planted ${format}: seed ${seed}\n`)

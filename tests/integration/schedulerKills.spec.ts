@@ -7,10 +7,11 @@ import { builtPath } from '../support/builtPath.js'
 import { type TestLogin, useTestDatabase } from '../support/database.js'
 import { buildJobDefinition } from '../support/scheduled.js'
 
-/**
+/*
  * Kills scheduler processes one after the other while jobs are due every second. The long form runs ten processes and
  * 100 jobs for the given time: SYMPHONY_TEST_SCHEDULER_SECONDS=60 npx vitest run <this file>
  */
+
 const asked = process.env['SYMPHONY_TEST_SCHEDULER_SECONDS']
 const SCALE =
   asked === undefined ? { processes: 4, jobs: 40, seconds: 3 } : { processes: 10, jobs: 100, seconds: Number(asked) }

@@ -72,7 +72,7 @@ test('a fleet uses one set of handlers for messages, inbox and timers of every d
   await expect.poll(() => received.toSorted(), POLL_OPTIONS).toEqual(['inbox m-1', 'message north', 'message timer'])
 })
 
-test('SymphonyFleet.forKey returns the same Symphony for a key, and refuses an unknown name', async () => {
+test('SymphonyFleet.forKey returns one Symphony per key; SymphonyFleet.of refuses unknown names', async () => {
   await using fleet = new SymphonyFleet({ databases: listed() })
   expect(() => fleet.of('north')).toThrow(expect.objectContaining({ code: 'UNKNOWN_DATABASE' }))
   await fleet.start()

@@ -42,7 +42,7 @@ test.each<[TopicKillPoint, readonly string[]]>([
   ['recorded', ['1 ZOMBIE_REQUEUE', '2 DISPATCHED']],
   ['committed', ['1 DISPATCHED']],
 ])(
-  'a message has one effect although its worker is killed once the effect is %s',
+  'a message has one effect although its worker is killed as soon as the effect is %s',
   { timeout: 60_000 },
   async (killAt, expected) => {
     await withTestDatabase(async (db) => {

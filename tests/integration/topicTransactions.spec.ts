@@ -339,7 +339,7 @@ describe('a connection lost at COMMIT', () => {
 })
 
 describe('connections of a relayer', () => {
-  test('reserve one half for renewals, so that waiting handlers lose no lease', async () => {
+  test('are half reserved for renewals, so that waiting handlers lose no lease', async () => {
     const database = openDatabase({ url: worker.url, schema: db.schema, connectionsMax: 2 })
     onTestFinished(() => database.close())
     const messages = await Promise.all(Array.from({ length: 6 }, send))
@@ -352,7 +352,8 @@ describe('connections of a relayer', () => {
       await sleep(400)
       open -= 1
     }
-    // Six handlers of 400 ms, one at a time, take longer than the lease of 1 s.
+    // Handlers may use only one of the two connections, so the six handlers of 400 ms run one after the other. Together
+    // they take longer than the lease of 1 s.
     const counts = await createRelayer(handle, { concurrency: 6, leaseSeconds: 1 }, database).runOnce()
     expect(counts).toMatchObject({ dispatched: 6, leasesLost: 0 })
     expect(openMax).toBe(1)

@@ -81,7 +81,10 @@ export class ScenarioFixture {
     return folder
   }
 
-  /** Starts a PostgreSQL server that the scenario may kill, freeze, restart and configure. */
+  /**
+   * Starts a PostgreSQL server that the scenario may kill, freeze, restart and configure. With `serverUrl`, returns the
+   * shared server instead.
+   */
   async startServer(settings: Readonly<Record<string, string>> = {}, binaries?: string): Promise<PrivateServer> {
     const server =
       this.#serverUrl === undefined

@@ -53,7 +53,7 @@ export class WorkerFleet {
     return this.#options.name
   }
 
-  /** Number of workers that are gone for any reason. */
+  /** Number of workers that were killed or exited by themselves. */
   get lost(): number {
     return this.unexpectedExits.length + this.failedStarts.length + this.kills
   }

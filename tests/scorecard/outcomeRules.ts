@@ -3,7 +3,10 @@ import type { RailEffect } from '../../libs/rails/index.js'
 import { ORDERS_TOPIC } from './orders.js'
 import { checkRules, type CheckedRules, type PlantedRule } from './plantedRules.js'
 
-/** Temporary tables with the facts of ledger and rail book that the rules query. `checkOutcomes` fills `rail_book`. */
+/**
+ * A temporary table and views with the facts of ledger and rail book that the rules query. `checkOutcomes` fills the
+ * table `rail_book`.
+ */
 const FACTS = `
   CREATE TEMP TABLE rail_book (outbox_id uuid PRIMARY KEY, payments integer NOT NULL) ON COMMIT DROP;
   CREATE TEMP VIEW order_items AS

@@ -13,7 +13,10 @@ export const USUAL_RAILS = `[
   simulatedRail({ type: 'resend', onUnknown: 'resend', bookUrl, latencyMs: { min: 1, max: 5 }, slowMs: 300, timeoutMs: 1000 }),
 ]`
 
-/** Behaviour of the rail by attempt, per thousand payments. The last behaviour repeats. */
+/**
+ * Behaviours of the rail, one per attempt, each list with its number of payments per thousand. The last behaviour
+ * repeats.
+ */
 const SCRIPTS: readonly { readonly perThousand: number; readonly script: readonly SimulatedBehaviour[] }[] = [
   { perThousand: 10, script: ['terminal'] },
   { perThousand: 10, script: ['slow'] },

@@ -19,10 +19,11 @@ import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
 import { HOSTILE_INPUTS } from './hostileInputs.js'
 import { HOSTILE_VALUES } from './hostileValues.js'
 
-/**
+/*
  * Sends every hostile input through every entry point. hostileAnswers.json lists each expected answer: accepted, or
  * refused with a code. `npm test` tries one slice per commit; `npm run security -- --only S5` tries all.
  */
+
 const EVERY = Number(process.env['SYMPHONY_TEST_HOSTILE_EVERY'] ?? 24)
 const SLICE = commitSlice(EVERY)
 const ANSWERS = new URL('hostileAnswers.json', import.meta.url)

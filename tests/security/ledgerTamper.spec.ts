@@ -7,10 +7,11 @@ import { LedgerFixture } from '../support/ledgerFixture.js'
 import { BLOCK_ROWS, columnsOf, disableGuards, flipColumn, tamper, TAMPER_KINDS } from '../support/ledgerTampers.js'
 import { openConnection, type Connection } from '../support/race.js'
 
-/**
+/*
  * Tampers with rows and blocks at random, as a superuser can. Verification against blocks and checkpoints must find
  * each change and name its place. `npm run ledger:tamper` tries many more.
  */
+
 const COUNT = Number(process.env['SYMPHONY_TEST_TAMPERS'] ?? 66)
 const SEED = process.env['SYMPHONY_TEST_TAMPER_SEED'] ?? String(commitSeed())
 const CLEAN_RUNS = Number(process.env['SYMPHONY_TEST_CLEAN_RUNS'] ?? 20)
@@ -30,7 +31,7 @@ beforeAll(async () => {
   superuser = await openConnection(fixture.db)
 })
 
-test('repeated verification of an unchanged ledger finds no break', async () => {
+test('repeated verification of an untouched ledger finds no break', async () => {
   for (let run = 0; run < CLEAN_RUNS; run += 1) {
     const { breaks, openRows, openBlocks } = await fixture.verify(checkpoints)
     expect({ breaks, openRows, openBlocks }).toEqual({ breaks: [], openRows: 0, openBlocks: 0 })

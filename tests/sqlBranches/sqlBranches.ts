@@ -3,7 +3,7 @@ import { quoteIdentifier, type Queryable } from '../../libs/db/index.js'
 import { markBranches, type BranchKind } from './plpgsqlBranches.js'
 import { verifyMarkedBranches } from './verifyMarkedBranches.js'
 
-/**
+/*
  * Counts executed branches of database functions.
  *
  * `instrumentBranches` re-creates every plpgsql function with a counter at the start of each branch. A counter is an
@@ -13,6 +13,7 @@ import { verifyMarkedBranches } from './verifyMarkedBranches.js'
  * Everything is in `<schema>_branches`, so a clone of the database has it too: instrument the template once, read each
  * clone, merge the counts.
  */
+
 export interface BranchHits {
   /** Name, with arguments only if it is overloaded. */
   readonly functionName: string
@@ -31,7 +32,7 @@ export async function instrumentBranches(queryable: Queryable, schema: string): 
   const counters = quoteIdentifier(counterSchema(schema))
   const functions = await readFunctions(queryable, schema)
   const measured = functions.map((one) => (one.language === 'plpgsql' ? instrument(one, counters) : countCalls(one)))
-  // One round trip is one transaction, so a failure leaves nothing behind.
+  // These statements are one query and so one transaction: if one of them fails, none takes effect.
   await queryable.query(`
     CREATE SCHEMA ${counters};
     CREATE TABLE ${counters}.branches (

@@ -8,7 +8,7 @@ export interface Statement {
 
 /**
  * Reads a camt.053 or camt.054 document with a second parser, which loads the whole document as a tree. It shares no
- * code with the reader, so that a test can compare the two.
+ * code with `readStatement`, so that a test can compare the two.
  */
 export function readCamtByDom(xml: string, account?: string): Statement {
   const document: Document = new DOMParser().parseFromString(xml, 'text/xml')

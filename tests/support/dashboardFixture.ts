@@ -58,7 +58,7 @@ export async function visit(browser: Browser, address: string, options: BrowserC
   const context = await browser.newContext({
     locale: 'en-GB',
     timezoneId: 'UTC',
-    // An endless animation redraws the page all the time.
+    // Turns animations off: an endless one would redraw the page all the time.
     reducedMotion: 'reduce',
     ...options,
   })

@@ -1,5 +1,5 @@
-// Floods an API until stdin closes, then prints counts. It sends 64 KiB requests with costly bodies, without a key and
-// with one, opens slow connections and sends giant headers.
+// Floods an API until stdin closes, then prints counts. It sends 64 KiB requests with costly bodies, without a key,
+// with the given key and with an unknown one, opens slow connections and sends giant headers.
 import { connect } from 'node:net'
 import { Agent, request } from 'undici'
 
@@ -56,7 +56,10 @@ async function send() {
   }
 }
 
-/** Keeps connections open by sending one byte at a time. One in ten sends a header of 1 MB at once. */
+/**
+ * Sends one byte on each open connection, and opens another one while fewer than SLOW_MAX are open. Every tenth
+ * connection starts with a header of 1 MB.
+ */
 function sendSlowly() {
   for (const socket of slow) socket.write('x')
   if (slow.size >= SLOW_MAX) return

@@ -62,7 +62,10 @@ export class ForgingProvider {
     await new Promise((resolve) => this.#server?.close(resolve))
   }
 
-  /** Signs the person of the claims in, as the page of the provider does. Returns the query of its redirect. */
+  /**
+   * Signs in the person of `forgery.claims`, by default alice, as the page of the provider does. Returns the query of
+   * the redirect.
+   */
   approve(authorizationUrl: string, forgery: Forgery = {}): string {
     const { searchParams: parameters } = new URL(authorizationUrl)
     const code = randomUUID()

@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto'
 import { qualify, type Queryable } from '../../libs/db/index.js'
 
-/**
+/*
  * Rules of every ledger, independent of blocks. The content hash of an identity matches its payload; attempts and
  * events have no gaps; no attempt follows a terminal one; each row belongs to an item. They are checked on text,
  * without functions of the database.
  */
+
 export interface LedgerText {
   readonly identities: readonly TextRow<(typeof IDENTITY)[number]>[]
   readonly attempts: readonly TextRow<(typeof ATTEMPT)[number]>[]

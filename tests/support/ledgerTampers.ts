@@ -64,7 +64,7 @@ const KEYS: Readonly<Record<Table, string>> = {
   payment_outbox_blocks: 'block_no',
 }
 
-/** Disables the triggers of the ledger tables until the transaction ends. */
+/** Disables the triggers of the ledger tables. The caller must roll back, because a commit would keep them disabled. */
 export async function disableGuards(client: Queryable): Promise<void> {
   for (const table of TABLES) await client.query(`ALTER TABLE ${table} DISABLE TRIGGER ALL`)
 }

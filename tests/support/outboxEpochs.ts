@@ -25,7 +25,10 @@ export async function epochRow(db: TestDatabase): Promise<EpochRow | undefined> 
   return rows[0]
 }
 
-/** Moves the start of the newest epoch back and changes its columns, as after a restore of older data. */
+/**
+ * Moves the server start that the newest epoch recorded back by one hour, as if the server had restarted since. `change`
+ * sets further columns of that epoch, for example to imitate a restore of older data.
+ */
 export async function rewindEpoch(db: TestDatabase, change = 'epoch_no = epoch_no'): Promise<void> {
   await db.queryNoRole(
     `UPDATE dispatch_epochs SET server_started_at = server_started_at - interval '1 hour', ${change}

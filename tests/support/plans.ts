@@ -32,7 +32,7 @@ export interface Execution {
   readonly scanned: readonly string[]
 }
 
-/** A connection in a role that records the plans inside the functions it calls. */
+/** A connection in one role. It records the plans of the statements inside the functions that it calls. */
 export class PlanRecorder {
   readonly #client: Client
   readonly #messages: string[] = []

@@ -65,10 +65,15 @@ export async function stageEntries(role: Queryable, entries: readonly TestEntry[
   return row!.stage_reconciliation_entries
 }
 
-/** Start of the period. It is the same for all runs, because the same file with another period is another run. */
+/**
+ * Middle of the default period. It is the same for all runs, because the same file with another period is another run.
+ */
 const START_MS = Date.now()
 
-/** Stages the entries and compares them: as one file, with a period of the last day, and no settlement days. */
+/**
+ * Stages the entries and compares them as one file. By default the period is one day before and after now, and there
+ * are no settlement days.
+ */
 export async function reconcileEntries(
   db: TestDatabase,
   rail: string,

@@ -1,6 +1,9 @@
 /** Outcome of a payment in the ledger, in the rail book and in the adapters. */
 export interface RelayOutcome {
-  /** Attempts such as `DISPATCHED by first`, without inquiries that came too early. */
+  /**
+   * Attempts such as `DISPATCHED by first`. Attempts with the code INQUIRY_TOO_EARLY are omitted, because their number
+   * depends on timing.
+   */
   readonly attempts: readonly string[]
   /** Workers that called the rail, one entry per call. */
   readonly calls: readonly string[]

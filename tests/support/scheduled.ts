@@ -58,7 +58,7 @@ export async function createEndedTimer(db: TestDatabase, ago: string): Promise<s
   return timerId
 }
 
-/** Creates a job, due in January by default. Returns its name. */
+/** Creates a job, due on 1 January of every year by default. Returns its name. */
 export async function createJob(db: TestDatabase, overrides: Partial<JobDefinition> = {}): Promise<string> {
   const job = buildJobDefinition(overrides)
   await createOrUpdateJob(db.as('symphony_control'), job)

@@ -2,7 +2,10 @@ import { once } from 'node:events'
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import { portOf } from './portOf.js'
 
-/** Treatment of bytes: they pass, or are dropped without an error. */
+/**
+ * Treatment of bytes: all pass, those of the server are dropped, or all are dropped. Dropped bytes cause no error, and
+ * a close is dropped like the bytes of its side.
+ */
 type Traffic = 'flows' | 'answers vanish' | 'vanishes'
 
 interface TcpProxyOptions {

@@ -5,8 +5,8 @@ import { portOf } from './portOf.js'
 import { WireMessages, WireSession, type Direction, type WirePlace } from './wireMessages.js'
 
 /**
- * Fault at a byte: both sides get an error (`end`, `reset`), nothing passes and neither side gets an error (`freeze`),
- * or traffic continues after a delay.
+ * Fault at a byte: both connections are closed (`end`) or reset (`reset`), nothing more passes and neither side gets an
+ * error (`freeze`), or traffic continues after a delay.
  */
 export type WireFault = 'end' | 'reset' | 'freeze' | { readonly delayMs: number }
 
@@ -108,7 +108,8 @@ class WireConnection {
   readonly #messages: Readonly<Record<Direction, WireMessages>>
   #frozen = false
   /**
-   * Ends when all delayed chunks of a direction have passed. Later chunks are chained to it, so that their order stays.
+   * Resolves when all delayed chunks of a direction have passed. Later chunks are chained to it, so that their order
+   * stays.
    */
   #behind: Record<Direction, Promise<void>> = { toServer: Promise.resolve(), toClient: Promise.resolve() }
   #delayed: Record<Direction, boolean> = { toServer: false, toClient: false }

@@ -41,7 +41,7 @@ export default defineScenario({
       const restore = await startFault(silence, { fixture, scenario, proxy })
       for (let number = 0; number < paymentsEach; number += 1) {
         try {
-          // Enqueues at a random time between two polls.
+          // Waits up to 100 ms, so that the enqueues fall at random times between two polls.
           await delay(between(fixture.random, 0, 2 * POLL_MS) / 10)
           await scenario.enqueueOnce(buildPaymentOn('resend'))
         } catch (error) {

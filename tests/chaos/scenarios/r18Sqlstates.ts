@@ -8,7 +8,7 @@ import { mountSmallDisk } from '../../scorecard/smallDisk.js'
 import type { ScenarioFixture } from '../../scorecard/ScenarioFixture.js'
 
 const STATES_MIN = 40
-/** Number of bytes that stay free on the disk of the queue. */
+/** Number of bytes left free on the disk of the queue. The enqueues then use them up. */
 const LEFT_BYTES = 1_048_576
 
 /** Runs dbSqlstates.spec.ts, as `npm test` does, and fills a disk, which no other test does. */

@@ -116,7 +116,7 @@ async function openRoles(
   })
 }
 
-/** Claims until nothing is due. Pays most items, and abandons the lease of some, as a process that was killed. */
+/** Claims until nothing is due. Pays most items, and abandons the lease of some, like a process that was killed. */
 async function work(
   executor: RoleHandle,
   index: number,

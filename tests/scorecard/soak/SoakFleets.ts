@@ -39,7 +39,7 @@ interface SoakFleetsOptions {
 
 /** All processes of the soak. */
 export class SoakFleets {
-  /** Addresses of the API processes. The first one is killed. */
+  /** Addresses of the API processes. Only the process of the first address is killed. */
   readonly addresses: readonly string[]
   readonly #members: Readonly<Record<ProcessKind, Member>>
   readonly #lastingCount: number

@@ -84,7 +84,10 @@ export class SoakSampler {
     this.samples += 1
   }
 
-  /** Reads the latency of payments that the rail answers at once, by the second of their enqueue. */
+  /**
+   * Reads the latency of payments that the rail answers at once: p50 and p99 of the payments that were enqueued in each
+   * window of `windowSeconds`.
+   */
   async readLatency(startedAt: Date, windowSeconds: number, excluded: readonly Interval[]): Promise<void> {
     const { rows } = await this.#scenario.db.queryNoRole<{ at: number; p50: number; p99: number }>(
       `SELECT (floor(l.at / $2) * $2)::float8 AS at, percentile_cont(0.5) WITHIN GROUP (ORDER BY l.ms) AS p50,

@@ -9,12 +9,14 @@ export interface Gauge {
   /** Name of the result. */
   readonly name: string
   readonly points: readonly Point[]
-  /** Maximum of the last quarter: `factor` times the second quarter, plus `slack`. */
+  /** Maximum median in the last quarter of the run: `factor` times the median in the second quarter, plus `slack`. */
   readonly factor: number
   readonly slack: number
 }
 
-/** Medians of the second and the last quarter, or undefined if a quarter has no measurement. */
+/**
+ * Returns the medians in the second and the last quarter of the run, or undefined if one of them has no measurement.
+ */
 export function compareQuarters(
   { points }: Pick<Gauge, 'points'>,
   seconds: number,
@@ -37,7 +39,10 @@ export function findGrowth(gauges: readonly Gauge[], seconds: number): string[] 
   })
 }
 
-/** Returns "95 → 97" for the medians of the second and the last quarter, or undefined if one was not measured. */
+/**
+ * Returns "95 → 97" for the medians in the second and the last quarter of the run, or undefined if one of them has no
+ * measurement.
+ */
 export function describeGauge(gauge: Pick<Gauge, 'points'>, seconds: number): string | undefined {
   const quarters = compareQuarters(gauge, seconds)
   return quarters === undefined ? undefined : `${round(quarters.second)} → ${round(quarters.last)}`

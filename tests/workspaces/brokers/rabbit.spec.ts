@@ -189,7 +189,7 @@ describe('a publish that cannot have happened', () => {
     expect(new Set(await take(place.queue))).toEqual(new Set(routed))
   })
 
-  test('is notSent until the exchange exists', async () => {
+  test('is notSent if the exchange does not exist; a payment after its creation succeeds', async () => {
     const exchange = `later-${randomUUID()}`
     const { queue } = await declare()
     const rail = railAt({ exchange })
@@ -205,7 +205,7 @@ describe('a publish that cannot have happened', () => {
     expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'notSent' })
   })
 
-  test('is notSent to the default exchange without a queue of that name', async () => {
+  test('is notSent to the default exchange if no queue has the name of the routing key', async () => {
     const { queue } = await declare()
     expect(await callRail(railAt({ exchange: '', routingKey: queue }), railRequest())).toMatchObject({
       kind: 'success',
@@ -223,7 +223,7 @@ describe('a publish that cannot have happened', () => {
   })
 })
 
-describe('a publish that may have happened', () => {
+describe('a publish that the broker does not confirm', () => {
   test('is unknown after a nack, because another queue may hold the message', async () => {
     const full = await declare({ queueArguments: { 'x-max-length': 1, 'x-overflow': 'reject-publish' } })
     const other = await declare({ bound: false })

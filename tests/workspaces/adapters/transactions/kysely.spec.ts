@@ -9,7 +9,7 @@ interface Tables {
 
 type Transaction = ControlledTransaction<Tables, string[]>
 
-/** Opens a controlled transaction, because only controlled transactions have savepoints. */
+/** Wraps a controlled transaction. Other transactions of Kysely have no savepoints. */
 const openTransaction = (trx: Transaction): OpenTransaction => ({
   tx: fromKysely(trx),
   note: async (id) => {

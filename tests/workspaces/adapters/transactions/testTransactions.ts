@@ -171,7 +171,7 @@ export function testTransactions(name: string, connect: (url: string) => Promise
       }
     })
 
-    test('refuses a payment through an ended transaction if refusesEnded is true', async () => {
+    test('refuses a payment through an ended transaction if and only if refusesEnded is true', async () => {
       const instruction = buildInstruction()
       let ended: Queryable | undefined
       await library.transaction(async ({ tx }) => {

@@ -8,8 +8,8 @@ import { PAYABLE } from '../../../support/railRequest.js'
 import type { BrokerProcess } from './BrokerProcess.js'
 
 /**
- * Poll options with an interval longer than the rails' `settleMs`. A claim before that time costs an attempt, and after
- * 20 attempts the payment is held.
+ * Poll options with an interval longer than the rails' `settleMs`, because each poll makes waiting items due. A claim
+ * before `settleMs` costs an attempt, and after 20 attempts the payment is held.
  */
 const POLL_OPTIONS = { timeout: 90_000, interval: 1_500 }
 
