@@ -67,8 +67,8 @@ async function latencies(samples) {
 }
 
 /**
- * Enqueues in batches of 100 while a worker drains, with a backlog of at most about 5,000. Returns the rate and the
- * memory.
+ * Enqueues in batches of 100 while a worker drains, with a backlog of at most about 5,000. Returns the rate, and the
+ * greatest resident memory of this process.
  */
 async function sustained(seconds) {
   let handled = 0

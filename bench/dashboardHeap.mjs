@@ -22,7 +22,7 @@ const MINUTES = Number(values.minutes)
 const RATE = Number(values.rate)
 const MEGABYTES_MAX = 60
 const SAMPLES = 12
-/** A page reads its first data and compiles its code in this time. */
+/** Time before the first sample, in which a page reads its first data and compiles its code. */
 const SETTLE_MS = 15_000
 
 const folder = await temporaryFolder('symphony-heap-')

@@ -28,7 +28,7 @@ import { rounded, summarise } from './summary.mjs'
 const pg = createRequire(import.meta.url)('pg')
 const PEERS = fileURLToPath(new URL('peers/', import.meta.url))
 const FIGURES = ['enqueueBatch', 'drain', 'enqueue', 'latency', 'sustained', 'floor']
-/** Figures that are measured for a peer with an idempotency key. */
+/** The only figures that are measured for a peer with an idempotency key. */
 const KEYED_FIGURES = new Set(['enqueueBatch', 'drain'])
 const DEBIAN = '/usr/lib/postgresql'
 
@@ -90,7 +90,7 @@ function debianBinaries() {
   return join(DEBIAN, String(newest))
 }
 
-/** Runs all contenders in each round, in alternating order, so that noise of the machine affects all of them. */
+/** Runs all contenders in each round, each time in another order, so that noise of the machine affects all of them. */
 async function measure() {
   const results = { about: {}, rounds: servers.map(() => []) }
   for (let round = 0; round < settings.rounds; round++) {

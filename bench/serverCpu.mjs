@@ -47,7 +47,8 @@ async function readBackends(client) {
 }
 
 /**
- * Returns the CPU time of a backend: the first field of schedstat, in nanoseconds. Undefined if the backend has ended.
+ * Returns the CPU microseconds of a backend; undefined if the backend has ended, or without schedstat. The first field
+ * of schedstat is the CPU time in nanoseconds.
  */
 async function readCpuUs(pid) {
   const text = await readFile(`/proc/${pid}/schedstat`, 'utf8').catch(() => undefined)

@@ -35,8 +35,8 @@ export async function bundleLibrary(dist = join(root, 'dist')) {
 }
 
 /**
- * Returns the chunk of each module: modules that the same programs and entry points load share one. A module that a
- * program, entry point or dynamic import names has none, because its own file is loaded anyway.
+ * Returns the chunk of each module: modules that the same programs and entry points load share one. A module that is
+ * itself a program or an entry point, or that a dynamic import names, has none, because its own file is loaded anyway.
  */
 async function chunksOf(modules) {
   const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))

@@ -20,7 +20,10 @@ const scratch = mkdtempSync(join(tmpdir(), 'symphony-test-run-'))
 const matrix = process.argv.includes('--matrix')
 const given = process.argv.slice(2).filter((word) => word !== '--matrix')
 
-/** Tests of the SQL functions. They run on the oldest server, in a schema whose name needs quoting. */
+/**
+ * Beginnings of the paths of the SQL tests, except NOT_SQL_TESTS. They run on the oldest server, in a schema whose name
+ * needs quoting.
+ */
 const SQL_TESTS = [
   'tests/unit/access',
   'tests/unit/outbox',

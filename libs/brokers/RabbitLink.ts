@@ -88,8 +88,8 @@ export class RabbitLink {
   }
 
   /**
-   * Resolves when the broker has confirmed the message. Rejects with `NotSentError` if the message was certainly not
-   * sent.
+   * Resolves when the broker has confirmed the message. Rejects with `NotSentError` if the message is certainly in no
+   * queue, and with `UnconfirmedError` otherwise.
    */
   async publish({ routingKey, text, messageId, headers }: RabbitMessage): Promise<void> {
     if (this.#blockedBecause !== undefined) {

@@ -8,8 +8,8 @@
  * | RabbitMQ | at the consumer | `message-id`, and an inbox: the broker keeps every copy |
  * | Kafka | at the consumer | the header `outbox-id`, and an inbox: the topic keeps every copy |
  *
- * `NotSentError` means that the message was certainly not sent. `UnconfirmedError` means that it may have been sent, so
- * its outcome is unknown.
+ * `NotSentError` means that the broker certainly did not store the message. `UnconfirmedError` means that the broker
+ * may have stored it, so the outcome is unknown.
  */
 export type { BrokerMessageOptions } from './brokerMessage.js'
 export type { AtLeastOncePolicy, BrokerDeclaration } from './brokerOptions.js'

@@ -79,7 +79,7 @@ export class Installer {
     this.#options = options
   }
 
-  /** Runs one attempt in one transaction. */
+  /** Runs one attempt. Reads the server first, and then makes all changes in one transaction. */
   async install(): Promise<DeployReport> {
     const facts = await this.#database.transaction('READ ONLY', (tx) => this.#readFacts(tx))
     const passwords = this.#passwords(facts)

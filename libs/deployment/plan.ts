@@ -55,13 +55,16 @@ export function roleSteps(facts: ServerFacts, { cluster }: SchemaFiles, logins: 
 
 interface Changes {
   readonly dropLegacy: boolean
-  /** Tables and migrations that were never applied. */
+  /** Files of tables and migrations to apply: those that were never applied, or all with `reapply`. */
   readonly tables: readonly SchemaFile[]
   /** Statements that drop objects which CREATE OR REPLACE cannot replace. */
   readonly dropOutdated: string
 }
 
-/** Returns the steps for every new or changed file, and for the record of the deployment. */
+/**
+ * Returns the steps that apply the files of `changes.tables` and all functions, views and privileges, and that record
+ * the deployment.
+ */
 export function fileSteps(files: SchemaFiles, release: Release, changes: Changes): readonly Step[] {
   const { dropLegacy, tables, dropOutdated } = changes
   return [
@@ -82,7 +85,10 @@ export function regrantSteps({ privileges }: SchemaFiles): readonly Step[] {
   return [fileStep(privileges)]
 }
 
-/** Returns the steps after the files: gateways as the owner, then the logins as the deploying login. */
+/**
+ * Returns the steps after the files. The owner role records the gateways. Then the deploying login revokes the owner
+ * role from itself, revokes rights of PUBLIC if `dedicatedDatabase` is set, and creates the logins.
+ */
 export function closingSteps(
   facts: ServerFacts,
   { dedicatedDatabase, logins }: { readonly dedicatedDatabase: boolean; readonly logins: readonly Login[] },

@@ -26,7 +26,10 @@ export class RequestAuthorizer {
     this.#requests = new RateLimiter(options.requestsPerSecond, options.clock)
   }
 
-  /** Identifies the caller even if no route matches, so that an unknown caller cannot find out which routes exist. */
+  /**
+   * Authorizes a request. Identifies the caller even if no route matches, so that an unknown caller cannot find out
+   * which routes exist.
+   */
   async authorize(route: Route | undefined, request: FastifyRequest, reply: FastifyReply): Promise<void> {
     if (route?.access === 'open' || route?.access === 'signature') return
     const identity = await this.#identify(request, reply)

@@ -115,7 +115,7 @@ export class FieldVault {
     return { instruction, place, rules, subject, payload }
   }
 
-  /** Returns data keys by subject, without destroyed keys. */
+  /** Returns the data key of each subject, and creates missing keys. Omits subjects whose key was destroyed. */
   async #keysFor(role: Queryable, subjects: readonly string[]): Promise<ReadonlyMap<string, DataKey>> {
     if (this.#masters === undefined) throw new FieldKeyMissingError('This process has no master key to encrypt with.')
     const master = await this.#masters.current()

@@ -50,8 +50,9 @@ export interface DispatchOptions extends CallOptions {
   /** Returns the context for the adapter, such as one with more members. @default the context itself */
   readonly contextOf?: (context: RailContext) => RailContext
   /**
-   * Called with an answer that arrives after the call was stopped. Such an answer is evidence, not the result. Not
-   * called for a throw or a malformed answer. Must not throw, because no caller is left to catch the error.
+   * Called with a certain result that arrives after the call was stopped: an answer with a known outcome, or a
+   * `NotSentError`. Such a result is only evidence, because the call has already ended as unknown. Must not throw,
+   * because no caller is left to catch the error.
    */
   readonly onLateAnswer?: (result: RailResult) => void
 }

@@ -83,9 +83,10 @@ export class TestSymphony<
   }
 
   /**
-   * Runs rounds of a worker until a round finds nothing, and returns the sum of their counts. Uses the rails of this
-   * Symphony that have an adapter, and the given handlers. Circuit breakers open only after 1000 failures, so that a
-   * failing rail does not stop the drain.
+   * Runs rounds of a worker until a round finds nothing, and returns the sum of their counts. With `throughTime`, moves
+   * time whenever a round finds nothing, and ends when nothing is left. Uses the rails of this Symphony that have an
+   * adapter, and the given handlers. Circuit breakers open only after 1000 failures, so that a failing rail does not
+   * stop the drain.
    */
   async drain(options: DrainOptions<Topics> = {}): Promise<WorkerCounts> {
     requireKnownOptions(options, DRAIN_OPTIONS)
@@ -110,8 +111,8 @@ export class TestSymphony<
   }
 
   /**
-   * Moves time to the next due time or lease expiry of a payment or message. Returns the distance in milliseconds; null
-   * without one.
+   * Moves time to the next due time or lease expiry of a payment or message, or to the next timer that becomes a
+   * message. Returns the distance in milliseconds; null without one.
    */
   advanceToNextEvent(): Promise<number | null> {
     return this.#advanceToNext({ rails: undefined, inboxTopics: undefined, scheduler: true })

@@ -2,7 +2,7 @@ import type { Guardrail } from './guardrail.js'
 import { isTypeScript } from './repository.js'
 import { tokensOf } from './typescriptTokens.js'
 
-/** A skipped test checks nothing and still counts as passed. */
+/** A skipped test checks nothing, and vitest still reports success. */
 export const everyTestRuns: Guardrail = {
   name: 'no test is skipped, focused or left for later',
   check: (repository) =>

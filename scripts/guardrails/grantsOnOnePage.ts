@@ -4,8 +4,8 @@ import { sqlOf } from './sqlFragments.js'
 import { nodesNamed } from './sqlParser.js'
 
 /**
- * One file contains all grants, so that a DBA can review them together. Only the installer also grants, for the logins
- * that it creates.
+ * One file contains all grants, so that a DBA can review them together. Only the installer also grants: it grants roles
+ * to logins.
  */
 export const grantsOnOnePage: Guardrail = {
   name: 'GRANT and REVOKE are only in schema/v1/011_privileges.sql',

@@ -135,7 +135,7 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
     return item === undefined ? NEVER : lastNoticeOf(item)
   }
 
-  /** Returns the outbox id, or undefined if another process has enqueued this notice. */
+  /** Enqueues a notice. Returns its outbox id, or undefined if another process has enqueued this notice. */
   async #enqueue(id: string, key: string, notice: AlertNotice): Promise<string | undefined> {
     const ingest = this.#options.database.as('symphony_ingest')
     const message = { instructionId: id, idempotencyKey: id, participantId: key, railType: ALERT_TOPIC, ordered: true }

@@ -4,7 +4,7 @@ import { finishSession, readSignInMethods, endSession, startSignIn } from './api
 import { problemOf, type ShownProblem } from './client.js'
 import { forgetCredential, readToken, useSession } from './session.js'
 
-/** Page to show after the sign-in, stored while the provider's page is open. */
+/** Storage key of the page to show after the sign-in, while the provider's page is open. */
 const RETURN_KEY = 'symphony.return'
 
 /** Name of the identity provider; null without one, or until the server has answered. */

@@ -7,8 +7,8 @@ const REFRESH_EVERY_MS = 2_000
 const ASK_EVERY_MS = 5_000
 
 /**
- * Reads the first page of a list again after an event, and every few seconds. Stops when a further page is loaded, so
- * that rows do not move while a person reads them.
+ * Reads the first page of a list again after an event, and every few seconds. Does not do so after a further page was
+ * loaded, or while `isAtBeginning` returns false, so that rows do not move while a person reads them.
  */
 export function useFreshPages<T>(list: PagesHandle<T>, isAtBeginning: () => boolean = () => true): void {
   useEffect(() => {

@@ -76,7 +76,8 @@ export class BrowserSessions {
 
   /**
    * Refuses a request that another site may have caused. From another site, a browser does not let a script set
-   * `symphony-csrf`, Origin or Sec-Fetch-Site. Programs without a browser send a key instead of a cookie.
+   * `symphony-csrf`, Origin or Sec-Fetch-Site. Browsers omit Origin in a GET of the same origin. Programs without a
+   * browser send a key instead of a cookie.
    */
   requireSameOrigin({ headers, method }: CookieRequest): void {
     const { publicUrl } = this.#options

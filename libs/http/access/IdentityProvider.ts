@@ -49,7 +49,10 @@ export class IdentityProvider {
     return { authorizationUrl: href, started: [state, nonce, verifier].join('.') }
   }
 
-  /** Exchanges the code of the provider's redirect for the person's identity. Throws SIGN_IN_REFUSED. */
+  /**
+   * Exchanges the code of the provider's redirect for the person's identity. Throws SIGN_IN_REFUSED for an invalid
+   * answer, and for a person without a scope.
+   */
   async finish(answer: string, started: string | undefined): Promise<Omit<Identity, 'via'>> {
     const [expectedState, expectedNonce, pkceCodeVerifier] = STARTED.exec(started ?? '')?.slice(1) ?? []
     if (expectedState === undefined || expectedNonce === undefined || pkceCodeVerifier === undefined) {

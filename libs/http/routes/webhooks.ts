@@ -144,7 +144,7 @@ function asMessageProblem(error: unknown): unknown {
   return isArgument ? new ProblemError('INVALID_MESSAGE', error.message) : error
 }
 
-/** Returns a message id as text, because some senders use numbers. */
+/** Returns a message id or topic. Returns a number as text, because some senders use numbers. */
 function textAt(pointer: JsonPointer, payload: JsonObject): JsonValue | undefined {
   const value = pointer(payload)
   return typeof value === 'number' ? String(value) : value

@@ -24,7 +24,7 @@ export class ChangePoller {
   readonly #connections = new Set<SseConnection>()
   readonly #loop: PollLoop
   #status: { readonly json: string; readonly fingerprint: string } | undefined
-  /** Last sent state of each recently changed item. */
+  /** Appearance of each recently changed item at the last poll. An item with another appearance is sent. */
   #sent = new Map<string, string>()
   #hasPolled = false
 
@@ -110,7 +110,8 @@ export class ChangePoller {
 }
 
 /**
- * Returns a text that differs if the status differs. Rounds ages to 10 s, so that passing time alone changes nothing.
+ * Returns a text that differs if the status differs. Rounds ages down to 10 s, so that passing time alone changes the
+ * text at most every 10 s per age.
  */
 function fingerprintOf(status: Status): string {
   return JSON.stringify({ ...status, at: '' }, (name, value: unknown) =>

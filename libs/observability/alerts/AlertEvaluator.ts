@@ -24,8 +24,8 @@ export interface Alert {
 }
 
 /**
- * Evaluates the rules against one set of samples. The samples contain the age of each condition, except that of a
- * missing metric. The evaluator itself remembers since when a metric is missing.
+ * Evaluates the rules against one set of samples. For most conditions, the samples contain the age (`age` of the rule).
+ * For the others, such as a missing metric, the evaluator remembers since when the condition holds.
  */
 export class AlertEvaluator {
   readonly #rules: readonly AlertRule[]

@@ -1,10 +1,11 @@
 import { once } from 'node:events'
 import { serveRailBook, type BookServerOptions } from './bookServer.js'
 
-/**
+/*
  * Program of `startRailBook`. Prints its URL, or its error, as one line of JSON, and serves until its standard input
  * closes.
  */
+
 const options: BookServerOptions = JSON.parse(process.argv[2] ?? '{}')
 try {
   const server = await serveRailBook(options)

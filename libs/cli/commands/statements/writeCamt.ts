@@ -32,7 +32,7 @@ export function* writeCamt(
   yield `</${document}></Document>\n`
 }
 
-/** Groups the entries into bookings. A batch booking contains several entries of one currency and status. */
+/** Groups the entries into bookings. A batch booking contains several entries of one currency, direction and status. */
 function* groupsOf(entries: readonly PlannedEntry[], random: Random): Generator<readonly PlannedEntry[]> {
   for (let first = 0; first < entries.length;) {
     const size = random() < 0.2 ? between(random, 2, BATCH_MAX) : 1

@@ -4,7 +4,7 @@ import { hasScope, isMe } from '../../data/me.js'
 export type ItemAction = 'cancel' | 'hold' | 'redrive' | 'replace' | 'resolve' | 'return'
 export type BulkAction = 'approve' | 'cancel' | 'hold' | 'redrive' | 'release' | 'resolve'
 
-/** Returns the actions that the state of a payment allows. The server checks each action again. */
+/** Returns the actions that the state of a payment and the scopes of the person allow. The server checks each again. */
 export function actionsFor(item: OutboxItem, hasOpenProposal: boolean): readonly ItemAction[] {
   const { state, holdReason, claimedBy, outcomeUnknown, lastAttemptAction } = item
   if (state === 'DISPATCHED') return hasScope('operate') && !item.isMessage ? ['return'] : []
