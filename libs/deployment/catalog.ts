@@ -12,7 +12,7 @@ export type Properties = Readonly<Record<string, PropertyValue>>
 
 /**
  * Objects of a schema by kind and name. The kinds are the files of `schema/catalog/`. Texts do not contain the schema
- * name, and are the same on every version of PostgreSQL.
+ * name. A few differ between versions of PostgreSQL (`since` in the manifest).
  */
 export type Catalog = ReadonlyMap<string, ReadonlyMap<string, Properties>>
 

@@ -1,4 +1,4 @@
-// Writes docs/internals/mutants.md: each mutant with the test that caught it.
+// Builds and parses the page docs/internals/mutants.md: each mutant with the test that caught it.
 import { join } from 'node:path'
 import { root } from './plan.mjs'
 

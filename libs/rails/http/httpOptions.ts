@@ -71,7 +71,10 @@ export interface HttpOptions<Payload extends object = JsonObject> {
 }
 
 export interface HttpStatusOptions {
-  /** Address to which the inquiry is sent (GET), with `{reference}` or `{compactReference}`. 404 means absent. */
+  /**
+   * Address to which the inquiry is sent (GET), with `{reference}` or `{compactReference}`. 404 with JSON or an empty
+   * body means absent.
+   */
   readonly url: string
   /** JSON pointers into the answer. @default those of the dispatch */
   readonly pointers?: { readonly reference?: string; readonly code?: string; readonly message?: string }

@@ -2,7 +2,7 @@
 export interface RailBook {
   /** Records a payment. Resolves only when the payment is on disk. */
   pay(payment: BookPayment, signal: AbortSignal): Promise<BookReceipt>
-  /** Returns the rail's own reference of a payment under Symphony's reference. */
+  /** Returns the rail's own reference of the first payment under Symphony's reference; undefined if there is none. */
   find(reference: string, signal: AbortSignal): Promise<string | undefined>
   /** Returns payments in the order of the book, from 0 or the `next` of an earlier page. */
   page(from: number, signal: AbortSignal): Promise<BookPage>
