@@ -153,7 +153,9 @@ class StrictJsonReader {
     return readJsonNumber(path, token)
   }
 
-  /** Skips white space by character codes. A pattern here took most of the time of a list of small values. */
+  /**
+   * Skips white space by character codes. A regular expression took most of the time that a list of small values needs.
+   */
   #skipSpace(): void {
     let code = this.#text.charCodeAt(this.#offset)
     while (code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09) {

@@ -35,8 +35,9 @@ export function openOrUse(given: DatabaseOptions | RoleSource): RoleSource & { r
 }
 
 /**
- * PostgreSQL database. Each call names a role. It guarantees that a statement runs in that role or not at all, and that
- * a transaction that returns was committed. It does not retry: the caller decides by the error's `disposition`.
+ * PostgreSQL database. Each call names a role. `Database` guarantees that a statement runs in that role or not at all,
+ * and that a transaction that returns was committed. It does not retry: the caller decides by the error's
+ * `disposition`.
  */
 export class Database {
   readonly schema: string
@@ -73,7 +74,10 @@ export class Database {
     return this.as(role).transaction(callback)
   }
 
-  /** Opens a second `Database` with this timeout for statements and locks. The caller closes it. */
+  /**
+   * Opens a second `Database` with at most two connections per role, and with this timeout for statements and locks.
+   * The caller closes it.
+   */
   reopen({ statementTimeoutMs }: Required<Pick<DatabaseOptions, 'statementTimeoutMs'>>): Database {
     return new Database({ ...this.#options, statementTimeoutMs, lockTimeoutMs: statementTimeoutMs, connectionsMax: 2 })
   }

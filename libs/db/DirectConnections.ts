@@ -10,8 +10,8 @@ import { toDatabaseError } from './toDatabaseError.js'
 import { runTransaction, TransactionNesting } from './transaction.js'
 
 /**
- * Connections without a pooler. Each role has its own pool, each connection sets its role once, and prepared statements
- * are kept.
+ * Connections without a pooler. Each role has its own pool, and each connection keeps its role and its prepared
+ * statements.
  */
 export class DirectConnections {
   readonly #options: ResolvedOptions

@@ -128,7 +128,7 @@ function refuse(got: string, remedy: string): never {
 
 /**
  * Runs the body and undoes its work if the body throws. With a role handle, the body runs in a new transaction. In a
- * transaction of the caller, the rollback ends at a savepoint.
+ * transaction of the caller, the work is undone by a rollback to a savepoint.
  */
 export async function undoOnError<T>(tx: Queryable, body: (tx: Queryable) => Promise<T>): Promise<T> {
   if (isRoleHandle(tx)) return tx.transaction(body)

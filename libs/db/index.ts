@@ -2,8 +2,8 @@
  * Connections, roles, transactions, LISTEN and errors of PostgreSQL. No other module calls the driver.
  *
  * A process logs in as a member of several roles and inherits none of them. Every statement names its role; there is no
- * default. Wrappers of database functions receive `database.as(role)`. One caller at a time uses a connection. Its role
- * is verified when it is new and set again before the next caller gets it.
+ * default. Wrappers of database functions receive `database.as(role)`. One caller at a time uses a connection. The role
+ * of a new connection is verified. It is set again after a caller that could have changed it.
  *
  * Every failure is a `DatabaseError` with a `disposition`: `retry` (no effect), `unknown` (it may have been committed,
  * so check first) or `fatal`. A crash of this process leaves only sessions, which the server ends by their timeouts.

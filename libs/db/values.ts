@@ -52,8 +52,8 @@ function typeParser(oid: number, arrayOid: number, parse: (text: string) => unkn
 
 /** Parses `2026-02-03 04:05:06.789123+02`, the ISO style that our sessions set. */
 function parseInstant(text: string): Date {
-  // The rows of one claim share three instants, so parsed instants are cached. Each row gets its own Date, because a
-  // Date can be changed.
+  // Rows of one answer often share an instant, such as the time of their claim, so parsed instants are cached. Each row
+  // gets its own Date, because a Date can be changed.
   const known = recentInstants.get(text)
   if (known !== undefined) return new Date(known)
   const instant = instantOf(text)
@@ -66,7 +66,7 @@ const recentInstants = new Map<string, number>()
 const RECENT_MAX = 64
 
 function instantOf(text: string): Date {
-  // Fast path for nearly every instant: a four-digit year in UTC. A claim reads two for each item.
+  // Fast path for nearly every instant: a four-digit year in UTC.
   if (text.charCodeAt(4) === HYPHEN && text.charCodeAt(0) !== ZERO && text.endsWith('+00')) return plainInstant(text)
   if (text.endsWith('infinity')) return new Date(text.startsWith('-') ? -DATE_MAX_MS : DATE_MAX_MS)
   return new Date(text.replace(' ', 'T').replace(/([+-]\d\d)$/, '$1:00'))

@@ -41,7 +41,7 @@ export interface InboxClaimOptions {
 }
 
 export interface InboxRetentionOptions {
-  /** Retention of done messages. A later duplicate counts as a new message. */
+  /** Retention of messages that are done or were only sighted. After it, a duplicate counts as a new message. */
   readonly keepSeconds: number
   readonly batchSize: number
 }

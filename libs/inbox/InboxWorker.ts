@@ -218,8 +218,8 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
 
   /**
    * Releases a message whose handler could not be called, without counting an attempt. The same fault often prevents
-   * the release too, so retries the release until shortly before the claim expires. Keeps the slot meanwhile, because
-   * the next message would meet the same fault.
+   * the release too, so the worker repeats the release until shortly before the claim expires. Keeps the slot
+   * meanwhile, because the next message would meet the same fault.
    */
   async #releaseUncalled(message: InboxClaim, error: unknown, signal: AbortSignal): Promise<void> {
     this.#onEvent({ type: 'inbox.handlerNotCalled', error, ...about(message) })
@@ -251,7 +251,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
       {
         onStateChange: ({ state }) => {
           this.#onEvent({ type: 'inbox.listening', connected: state === 'listening' })
-          // Notifications were lost while the connection was down, so polls once.
+          // Notifications may have been missed while the connection was down.
           if (state === 'listening') this.#wakeup.notify()
         },
       },

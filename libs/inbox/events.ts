@@ -23,7 +23,10 @@ export type InboxWorkerEvent =
   | ({ readonly type: 'inbox.handlerMissing' } & AboutMessage)
   /** The handler could not be called: no connection, or `handlerRole` is not granted. No attempt is counted. */
   | ({ readonly type: 'inbox.handlerNotCalled'; readonly error: unknown } & AboutMessage)
-  /** The claim ended before the handler. This is an expected race; the handler's writes were rolled back. */
+  /**
+   * The claim ended before the handler, and the handler's writes were rolled back. This race is expected. Rarely, the
+   * writes were committed and only the answer to COMMIT was lost.
+   */
   | ({ readonly type: 'inbox.fenceLost' } & AboutMessage)
   /** An operation outside a handler failed. Its claims expire by themselves. */
   | { readonly type: 'inbox.fault'; readonly during: string; readonly error: unknown }

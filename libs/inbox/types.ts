@@ -52,14 +52,14 @@ export interface InboxClaimRef extends InboxKey {
 export interface InboxClaim extends InboxClaimRef {
   readonly topic: string
   readonly payload: JsonObject
-  /** Number of claims, including this one. */
+  /** Number of attempts that count, including this one. */
   readonly attemptCount: number
   readonly attemptsMax: number
   readonly sightings: bigint
   readonly claimExpiresAt: Date
   readonly claimedAt: Date
   readonly firstSeenAt: Date
-  /** Whether an earlier claim of the message expired. */
+  /** Whether this claim took the message over from an expired claim. */
   readonly takenOver: boolean
 }
 

@@ -62,7 +62,7 @@ export class Lease implements AsyncDisposable {
     return this.#fencingToken
   }
 
-  /** Expiry at the latest renewal by the database's clock, for display. */
+  /** Expiry by the database's clock, as of the latest renewal, for display. */
   get expiresAt(): Date {
     return this.#expiresAt
   }
@@ -72,7 +72,9 @@ export class Lease implements AsyncDisposable {
     return this.#ended.signal
   }
 
-  /** Whether the lease is lost. Reads the clock, because a busy event loop may delay the abort of `signal`. */
+  /**
+   * Whether the lease is lost or released. Reads the clock, because a busy event loop may delay the abort of `signal`.
+   */
   get isLost(): boolean {
     if (this.#trustedForMs <= 0) this.#end('expired')
     return this.signal.aborted
@@ -102,8 +104,8 @@ export class Lease implements AsyncDisposable {
   }
 
   /**
-   * Releases the lease for the next owner. Returns false if the lease was already lost, or if the database did not
-   * answer before its expiry. Throws the database's error; the lease then expires. May be called twice.
+   * Releases the lease for the next owner. Returns false if the database no longer had the lease, or did not answer
+   * before its expiry. Throws the database's error; the lease then expires. May be called twice.
    */
   release(): Promise<boolean> {
     this.#releasing ??= this.#release()
@@ -144,8 +146,8 @@ export class Lease implements AsyncDisposable {
   }
 
   /**
-   * Renews once. Stops waiting after half the renewal interval, because a dead connection never answers and time for
-   * another attempt remains. A later answer still counts.
+   * Renews once. Stops waiting after half the renewal interval, because a dead connection never answers and another
+   * attempt needs the rest of the time. A later answer still counts.
    */
   async #renewInTime(): Promise<boolean> {
     let renewed = false

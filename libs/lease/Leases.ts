@@ -30,7 +30,8 @@ export class Leases {
     const sentAtMs = this.#clock.monotonicMs()
     const grant = await acquireLease(this.#role, request)
     if (grant === null) return null
-    // Two calls of one owner ran at once. The database granted the other lease later, which superseded this one.
+    // If the former lease has the greater token, two calls of one owner ran at once. The database granted that lease
+    // later, and it superseded this one.
     const former = this.#held.get(resource)
     if (former !== undefined && former.fencingToken > grant.fencingToken) return null
     former?.supersede()

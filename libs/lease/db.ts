@@ -47,8 +47,8 @@ export async function releaseLease(role: Queryable, claim: LeaseRef): Promise<bo
 }
 
 /**
- * Deletes leases that ended at least `idleSeconds` ago. Returns their number. Later leases of these resources still get
- * greater fencing tokens.
+ * Deletes up to `batchSize` leases that ended at least `idleSeconds` ago. Returns their number. Later leases of these
+ * resources still get greater fencing tokens.
  */
 export async function purgeIdleLeases(role: Queryable, idleSeconds: number, batchSize: number): Promise<number> {
   const rows = await call<{ purge_idle_leases: number }>(role, 'purge_idle_leases', [

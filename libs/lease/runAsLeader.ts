@@ -97,5 +97,5 @@ function pauseMs(retryMs: number, failures: number): number {
   return Math.max(retryMs, Math.min(retryMs * 2 ** Math.min(failures, 20), RETRY_MAX_MS))
 }
 
-/** Maximum delay between attempts while the database fails. */
+/** Maximum delay between attempts while the database fails, unless `retryMs` is longer. */
 const RETRY_MAX_MS = 10_000

@@ -15,8 +15,9 @@ import type { LeasedItem } from './LeasedItem.js'
 import { remoteParent, traceContextOf } from './traces.js'
 
 /**
- * Records each attempt as a span. The parent of the span is the request that enqueued the item. The span links to the
- * previous attempt if this process made that attempt. The rail receives the context of the span.
+ * Records each attempt as a span. The parent of the span is the request that enqueued the item, if that request was
+ * traced. The span links to the previous attempt if this process made that attempt. The rail receives the context of
+ * the span.
  */
 export class AttemptSpans {
   readonly #workerId: string
@@ -116,5 +117,7 @@ function hasEnded(result: DispatchResult): boolean {
   return result.kind === 'complete' && result.outcome.state !== 'RETRYABLE'
 }
 
-/** Maximum number of remembered spans. The spans of further items have no link to the previous attempt. */
+/**
+ * Maximum number of remembered spans. Beyond it the oldest is dropped, and the next attempt of its item has no link.
+ */
 const SPANS_MAX = 10_000

@@ -25,7 +25,8 @@ export class DestinationHash {
   }
 
   /**
-   * Returns the hash of a destination. Ignores spaces and letter case: `DE89 3704` and `de893704` are the same account.
+   * Returns the hash of a destination. Ignores spaces, letter case and compatibility forms of Unicode: `DE89 3704` and
+   * `de893704` are the same account.
    */
   of(destination: string): Buffer {
     return this.#hmac(destination.normalize('NFKC').replaceAll(/\s+/gu, '').toUpperCase())
@@ -36,7 +37,9 @@ export class DestinationHash {
   }
 }
 
-/** A run failed, or another key made the stored hashes. The next run tries the same block again. */
+/**
+ * A run failed, and the next run repeats its block. Or another key made the stored hashes, and this process adds none.
+ */
 export interface HasherEvent {
   readonly type: 'search.fault'
   readonly error: unknown

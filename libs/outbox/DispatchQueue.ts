@@ -7,7 +7,7 @@ export interface LaneGroup {
   readonly freeCapacity: number
 }
 
-/** Item that is dispatched alone, from its claim until it is finished. */
+/** Item in quarantine. It is kept here from its claim until its dispatch has finished. */
 interface QuarantinedItem {
   readonly leased: LeasedItem
   isRunning: boolean
@@ -18,9 +18,9 @@ interface QuarantinedItem {
  * behind another lane's backlog. Rails without their own `concurrency` share slots.
  *
  * Quarantine is decided only here. An item whose last lease expired may have a payload that crashes its worker. After
- * one expiry it is dispatched alone on its rail, after two alone in the process. Items that wait beside it
- * (batch-mates) are released first, and none is leased. If the item crashed this process, their leases would expire too
- * and count against them.
+ * one expiry it is dispatched alone on its rail, after two alone in the process. Items that wait on that rail or in
+ * that process (batch-mates) are released first. No further item is leased there until the quarantined item is
+ * finished. If the item crashed this process, the leases of its batch-mates would expire too and count against them.
  */
 export class DispatchQueue {
   readonly lanes: readonly RailLane[]
@@ -33,8 +33,8 @@ export class DispatchQueue {
   /** Item that is dispatched alone in the process. */
   #aloneInProcess: QuarantinedItem | undefined
   /**
-   * Lanes whose last item was quarantined. The leases of its batch-mates probably expired too, so the lane claims one
-   * item at a time.
+   * Lanes whose last claimed item had an expired lease. The leases of its batch-mates probably expired too, so the lane
+   * claims one item at a time.
    */
   readonly #oneAtATime = new Set<RailLane>()
   #releases = 0
@@ -88,8 +88,8 @@ export class DispatchQueue {
   }
 
   /**
-   * Groups the lanes that need items by free capacity, and separates payment rails from message topics. Each group is
-   * one claim, so an idle relayer with many rails claims only once or twice.
+   * Groups the lanes that need items by free capacity, and separates payment rails from message topics. One claim
+   * serves a group, so an idle relayer needs at most two claims if its rails have the same capacity.
    */
   lanesToClaim(): LaneGroup[] {
     const groups: (LaneGroup & { readonly money: boolean })[] = []
@@ -105,8 +105,9 @@ export class DispatchQueue {
   }
 
   /**
-   * Queues claimed items. Returns the items to release: batch-mates of a quarantined item, and further quarantined
-   * items. The caller releases them and then calls `batchMatesReleased`. No quarantined item starts before that.
+   * Queues claimed items. Returns the items to release: batch-mates of a quarantined item, further quarantined items,
+   * and items without a lane. If there are any, the caller releases them and then calls `batchMatesReleased`. No
+   * quarantined item starts before that.
    */
   add(items: readonly LeasedItem[]): LeasedItem[] {
     const surplus: LeasedItem[] = []

@@ -14,8 +14,9 @@ interface HandlerTransactionsOptions {
 }
 
 /**
- * Transactions of the topic handlers of one relayer. At most half of the connections are in such a transaction, because
- * a renewal that finds no connection loses its lease. Further handlers wait at their first query, without a connection.
+ * Transactions of the topic handlers of one relayer. At most half of the connections (or the only one) are in such a
+ * transaction, because a renewal that finds no connection loses its lease. Further handlers wait at their first query,
+ * without a connection.
  */
 export class HandlerTransactions {
   readonly #options: HandlerTransactionsOptions
@@ -95,7 +96,7 @@ export class HandlerTransaction {
     return this.#isUsed
   }
 
-  /** Whether the transaction can still be committed. */
+  /** Whether the handler has used the transaction, and it can still be committed. */
   get isOpen(): boolean {
     return this.#isUsed && !this.#isClosed
   }

@@ -42,7 +42,10 @@ export class ItemClaimer {
   #isNotified = false
   #runningClaims = 0
   #pausedUntilMs = 0
-  /** Lanes that may have more due items: the last poll made no claim for the lane, or its claim was full. */
+  /**
+   * Lanes that may have more due items: the last poll made no claim for the lane, its claim was full, or batch-mates
+   * were released.
+   */
   #mayHaveMore: ReadonlySet<RailLane> = new Set()
 
   constructor(options: ItemClaimerOptions) {
@@ -80,7 +83,9 @@ export class ItemClaimer {
     this.#wakeup.notify()
   }
 
-  /** Claims at once if lanes need items. A claim under way makes the same check when it ends. */
+  /**
+   * Claims at once if a lane needs items and may have due ones. A claim under way makes the same check when it ends.
+   */
   onSlotFree(): void {
     if (this.#runningClaims === 0 && this.#shouldClaimMore) this.#wakeup.wakeNow()
   }
@@ -122,14 +127,15 @@ export class ItemClaimer {
       const wanted = Math.min(group.freeCapacity, relayer.batchSize, this.#queue.freeCapacity)
       if (wanted < 1 || dispatcher.isStopping) continue
       const items = await this.#claimFor(group, wanted)
-      // The database refused the claim: the server has changed, or dispatch was frozen. The next poll checks both.
+      // The database refused the claim: the server epoch has changed, or dispatch was frozen. The next poll checks
+      // both.
       if (items === 'refused') return { pollAgain: true }
       claims += 1
       claimed += items
     }
     if (this.#shouldClaimMore) {
-      // Starts the items only after the next claim is sent, so that the server leases a batch while this process
-      // dispatches the last one.
+      // Starts the items only after the next claim is sent, so that the server leases the next batch while this process
+      // dispatches the claimed one.
       void yieldToEventLoop().then(() => dispatcher.startDispatches())
       return { pollAgain: true }
     }
@@ -212,7 +218,7 @@ export class ItemClaimer {
     return false
   }
 
-  /** Returns the time until the next item is due, by the database's clock. */
+  /** Returns the time until the next due time or lease expiry by the database's clock, at most `#busyForMs`. */
   async #idleMs(): Promise<number> {
     const { role } = this.#options
     const open = this.#queue.lanes.filter((lane) => this.#queue.canLease(lane))
@@ -239,8 +245,8 @@ function without(lanes: ReadonlySet<RailLane>, removed: readonly RailLane[]): Re
 
 /**
  * Tracks the difference between the database's clock and this process's. Both clocks run at the same speed, so the
- * difference is constant except for the response time. A jump means that a clock was set, so leases may be shorter than
- * this process assumes.
+ * difference is constant except for the response time. A jump means that one of the clocks was set or stood still, so
+ * leases may be shorter than this process assumes.
  */
 class DatabaseClock {
   readonly #clock: Clock
@@ -275,6 +281,7 @@ const EXECUTOR = 'symphony_executor'
 const CHANNEL = 'outbox_pending'
 const NEVER_MS = 2_147_483_647
 /**
- * Maximum change of the difference without a jump: longer than a database answer takes, shorter than a useful lease.
+ * Maximum change of the difference that does not count as a jump: longer than a database answer takes, shorter than a
+ * useful lease.
  */
 const JUMP_MAX_MS = 5_000

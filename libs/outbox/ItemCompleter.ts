@@ -38,7 +38,7 @@ export class ItemCompleter {
     this.#options = options
   }
 
-  /** Number of outcomes that are not recorded yet. */
+  /** Number of queued outcomes that are not recorded yet. The transactions of handlers do not count. */
   get size(): number {
     let size = this.#waiting.length
     for (const group of this.#writing.keys()) size += group.length
@@ -173,7 +173,9 @@ export class ItemCompleter {
     for (const leased of group) await this.#write([leased])
   }
 
-  /** Retries both `retry` and `unknown` errors: the lease token makes a repeated completion idempotent. */
+  /**
+   * Allows a repeat after `retry` and `unknown` errors, because the lease token makes a repeated completion idempotent.
+   */
   #canRepeat(error: unknown): boolean {
     if (this.#givingUp.signal.aborted) return false
     return error instanceof DatabaseError && error.disposition !== 'fatal' && !isLeaseLostError(error)

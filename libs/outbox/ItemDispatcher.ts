@@ -24,7 +24,7 @@ interface ItemDispatcherOptions {
   readonly events: Emitter<RelayerEvent>
   readonly completer: ItemCompleter
   readonly transactions: HandlerTransactions
-  /** Called when the database refuses a call because dispatch is frozen. */
+  /** Called when the database refuses to begin a dispatch because dispatch is frozen. */
   readonly onFrozen: () => void
   /** Called when a call has ended and its slot is free. */
   readonly onSlotFree: () => void
@@ -66,7 +66,7 @@ export class ItemDispatcher implements DispatchHooks {
     return this.#isStopping
   }
 
-  /** Allows calls to start. Also used for a start after a stop. */
+  /** Allows calls to start, at the first start and after a stop. */
   open(): void {
     this.#isStopping = false
   }
@@ -159,7 +159,7 @@ export class ItemDispatcher implements DispatchHooks {
     void this.#options.completer.saveLateOutcome(outcome)
   }
 
-  /** Returns how long a lease must still be trusted when a call starts. Renewal extends it during the call. */
+  /** Returns how long a lease must be trusted when a call starts: for the whole call, or less with renewal. */
   leaseNeededMs({ timeoutMs }: LoadedRail): number {
     const { renewLeases, leaseSeconds } = this.#options.relayer
     if (!renewLeases) return timeoutMs + LEASE_MARGIN_MS / 2
@@ -251,7 +251,7 @@ export class ItemDispatcher implements DispatchHooks {
     }
   }
 
-  /** Counts a call without an answer as a failure of the rail. A refusal and `absent` are answers. */
+  /** Counts a call as failed if no answer came. If the breaker is then open, releases the lane's waiting items. */
   #updateBreaker(lane: RailLane, answer: RailResult['kind'] | StatusResult['kind']): void {
     if (answer === 'unknown' || answer === 'notSent') lane.breaker.failed()
     else lane.breaker.succeeded()

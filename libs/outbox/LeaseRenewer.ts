@@ -74,8 +74,8 @@ export class LeaseRenewer {
 }
 
 /**
- * Returns how long a lease is trusted, counted from just before its claim was sent. In the database the lease ends
- * later.
+ * Returns how long a lease is trusted, counted from just before its claim or renewal was sent. In the database the
+ * lease ends later.
  */
 export function trustedLeaseMs(leaseSeconds: number): number {
   return leaseSeconds * 1_000 - Math.min(1_000, leaseSeconds * 100)

@@ -14,13 +14,13 @@ import { RestoreGuard } from './RestoreGuard.js'
 import { WorkerHeartbeat } from './WorkerHeartbeat.js'
 
 /**
- * Dispatches due items to their rails: claims as many items as it has capacity for, calls the rail once per claim,
- * records each outcome once. `ItemClaimer`, `ItemDispatcher` and `ItemCompleter` do the work; each passes items to the
- * next.
+ * Dispatches due items to their rails: claims as many items as it has capacity for, sends each item to its rail at most
+ * once per lease, records each outcome once. `ItemClaimer`, `ItemDispatcher` and `ItemCompleter` do the work; each
+ * passes items to the next.
  *
- * It guarantees three things. A call starts only under a lease that outlives the call. An outcome survives a short
- * database outage. A stop releases every lease whose rail was not called yet. It does not guarantee one rail call per
- * item: after an unknown outcome the rail's `onUnknown` decides.
+ * It guarantees three things. A call runs only under a trusted lease, and is aborted before that lease ends. An outcome
+ * survives a short database outage. A stop releases the leases of items that were not sent. It does not guarantee one
+ * rail call per item: after an unknown outcome the rail's `onUnknown` decides.
  */
 export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly workerId: string

@@ -37,7 +37,7 @@ interface MessageFields {
   readonly ordered?: boolean
 }
 
-/** Reference to a leased message, for `ack`, `abandon` and `fail`: its id and the token of its lease. */
+/** Reference to a leased message, for `ack`, `abandon` and `fail`: its ids and the token of its lease. */
 export interface MessageLeaseRef {
   readonly id: string
   readonly messageId: string
@@ -85,7 +85,8 @@ export interface OutboxStoreDatabase {
 /**
  * Uses the outbox as a plain message queue: claim, ack, abandon, fail. It shares the rows, functions and ledger of the
  * payment outbox, but never enqueues, leases or completes a payment. `ack`, `abandon` and `fail` return the ids that
- * they changed. They skip terminal messages, messages of another owner, unknown or repeated ids, and payments.
+ * they changed. They skip terminal messages, messages whose lease is lost, messages of another owner, unknown or
+ * repeated ids, and payments.
  */
 export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
   readonly owner: string
@@ -169,8 +170,8 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
     if (typeof error !== 'string' || error.trim() === '') {
       throw new InvalidArgumentError('error', 'expected the reason of the failure as text')
     }
-    // Topics have the policy `resend`, so a refusal by the handler also settles earlier attempts with an unknown
-    // outcome.
+    // `outcomeUnknown` is false even after attempts with an unknown outcome: topics have the policy `resend`, so a
+    // refusal by the handler settles those attempts too.
     return this.#complete(messages, ({ id, leaseToken }) => ({
       outboxId: id,
       leaseToken,
@@ -185,7 +186,7 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
     messages: readonly MessageLeaseRef[],
     outcomeOf: (message: MessageLeaseRef) => AttemptOutcome,
   ): Promise<string[]> {
-    // Skips malformed ids, as it skips ids that do not exist.
+    // Skips malformed ids, as the database skips ids that do not exist.
     const known = messages.filter(({ id, leaseToken }) => isUuid(id) && isUuid(leaseToken))
     const changed: string[] = []
     for (let start = 0; start < known.length; start += BATCH_SIZE.max) {

@@ -93,7 +93,7 @@ export class RailLane {
     return this.#slots.size + Math.min(prefetchMax, Math.floor(this.#speed / 2))
   }
 
-  /** Time for which the breaker or the rate limit admits no call; 0 if the time is unknown. */
+  /** Time for which the breaker or the rate limit admits no call; 0 if both admit one, or if a trial call runs. */
   get busyForMs(): number {
     return Math.max(this.breaker.openForMs, this.#rate?.waitMs() ?? 0)
   }

@@ -68,7 +68,8 @@ export class RestoreGuard {
   async #compare(): Promise<void> {
     const { role, workerId, clock, epochFile } = this.#options
     this.#record ??= await epochFile?.load()
-    // The first call freezes, the second marks the waiting items. Marking may time out, which must not undo the freeze.
+    // A call that freezes dispatch does not mark the waiting items; the second call does. Marking may time out, which
+    // must not undo the freeze.
     for (const _ of ['freezing', 'marking']) {
       const { record, freeze, marked } = await checkDispatchEpoch(role, workerId, this.#record)
       this.#record = record

@@ -55,7 +55,7 @@ export class WorkerHeartbeat {
     this.#isRegistered = false
   }
 
-  /** Declares the rails that this worker serves. Repeats the declaration every hour. */
+  /** Declares the rails that this worker serves, unless it has declared them within the last hour. */
   async declareRails(): Promise<void> {
     const { role, workerId, rails, clock } = this.#options
     const nowMs = clock.monotonicMs()
@@ -127,7 +127,10 @@ export class WorkerHeartbeat {
   }
 }
 
-/** Changes within this time share a heartbeat, so that breakers that flap cause at most ten heartbeats per second. */
+/**
+ * Breaker changes within this time share a heartbeat, so that breakers that flap cause at most ten heartbeats per
+ * second.
+ */
 const BREAKER_DEBOUNCE_MS = 100
 const RAILS_DECLARED_EVERY_MS = 3_600_000
 const DEREGISTER_MS = 2_000

@@ -220,7 +220,7 @@ export function optionalDate(argument: ArgumentName, value: Date | undefined): D
   return value
 }
 
-/** Bounds of an int4, the type of the ledger's column. */
+/** Bounds of a latency: the values of an int4, the type of the ledger's column, from 0. */
 const LATENCY_MS = Object.freeze({ min: 0, max: 2_147_483_647 })
 /** Bounds of a retry delay: at most thirty days. A longer Retry-After of a rail is a mistake. */
 const RETRY_DELAY_SECONDS = Object.freeze({ min: 0, max: 2_592_000 })

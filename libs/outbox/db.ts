@@ -28,10 +28,11 @@ import type {
 } from './types.js'
 
 /**
- * Wraps the SQL functions that move an item from enqueue to completion, one wrapper per function, under the same name.
- * The first argument is a role of a database (`database.as('symphony_executor')`), a transaction in that role, or, to
- * enqueue, the caller's own client. Each wrapper checks its arguments before any I/O. The database's refusals become
- * typed errors (`LeaseLostError`, `IdempotencyConflictError` …).
+ * Wraps the SQL functions that move an item from enqueue to completion, under the same names. Wrappers of batches call
+ * the packed form of their function (`claim_outbox_packed` for `claim_outbox_batch`). The first argument is a role of a
+ * database (`database.as('symphony_executor')`), a transaction in that role, or, to enqueue, the caller's own client.
+ * Each wrapper checks its arguments before any I/O. The database's refusals become typed errors (`LeaseLostError`,
+ * `IdempotencyConflictError` …).
  */
 
 export interface EnqueueCallOptions {
@@ -39,7 +40,8 @@ export interface EnqueueCallOptions {
   readonly isMessage?: boolean
   /**
    * Caller for whom a gateway enqueues. Within a scope an idempotency key names one instruction; a second instruction
-   * throws `KEY_REUSED`. Only a login listed in `symphony_settings.actor_gateways` may pass a scope. @default none
+   * with that key throws `KEY_REUSED`. Only a login listed in `symphony_settings.actor_gateways` may pass a scope.
+   * @default none
    */
   readonly keyScope?: string
 }

@@ -141,7 +141,7 @@ async function handleMessage(
   return { kind: 'complete', outcome }
 }
 
-/** Builds the options outside `dispatchItem`, so that the callback does not keep its variables in memory. */
+/** Builds the options outside `dispatchItem`, so that the callback keeps none of that function's variables. */
 function callOptions(
   leased: LeasedItem,
   rail: LoadedRail,

@@ -30,8 +30,8 @@ export async function enqueue(instruction: OutboxInstruction, options: EnqueueOp
 }
 
 /**
- * Enqueues many payments, in statements of up to 1000. Returns results in the order given. One refused payment refuses
- * all.
+ * Enqueues many payments, in statements of up to 1000. Returns results in the order given. Throws at the first refused
+ * payment. Roll back then, because earlier statements may have enqueued payments.
  */
 export async function enqueueMany(
   instructions: readonly OutboxInstruction[],
@@ -46,7 +46,7 @@ export async function enqueueMany(
   return items
 }
 
-/** Enqueues a message. Only `OutboxStore` and topics claim it. */
+/** Enqueues a message. Only `OutboxStore` and relayers with its topic claim it. */
 export async function enqueueMessage(message: OutboxInstruction, options: EnqueueOptions): Promise<EnqueuedItem> {
   return onlyRow(await enqueuePaymentOutboxBatch(transactionOf(options), [message], { isMessage: true }))
 }
@@ -64,7 +64,7 @@ export interface EnqueueChecks {
   /** Rails that check payloads before COMMIT. Other rail types are refused. @default no check */
   readonly rails?: KnownContracts | undefined
   /**
-   * Encrypts the fields that a rail declares as encrypted before anything leaves this process, and refuses forbidden
+   * Encrypts, before anything leaves this process, the fields that a rail declares as encrypted. Refuses forbidden
    * fields.
    */
   readonly protection?: InstructionEncryptor | undefined
@@ -73,7 +73,7 @@ export interface EnqueueChecks {
 /**
  * Enqueues a batch after its rails have checked it. A repeated instruction returns the stored item even if its rail
  * would refuse it today. Otherwise a client might repeat the payment under a new key after the schema became stricter.
- * So the function enqueues an invalid item too, and rolls back if the item was new.
+ * So the function enqueues an invalid item too. If the item was new, it rolls back and throws the refusal.
  */
 export function enqueueChecked(
   tx: Queryable,

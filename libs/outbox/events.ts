@@ -68,7 +68,8 @@ export type RelayerEvent =
       readonly sinceAcceptedMs: number
     }
   /**
-   * Another worker holds the item, or the item is terminal: an expected race. The outcome is saved as a late outcome.
+   * The lease ended before the work: another worker may hold the item, or the item is terminal. This race is expected.
+   * A definitive answer of the rail is saved as a late outcome.
    */
   | {
       readonly type: 'outbox.leaseLost'
@@ -93,12 +94,13 @@ export type RelayerEvent =
   /** The database's clock jumped against this process's. Claims pause until the leases of this worker have ended. */
   | { readonly type: 'outbox.clockJumped'; readonly byMs: number }
   /**
-   * Commits may have been lost. The relayer released its waiting items, and claims nothing until the freeze is lifted.
+   * Dispatch is frozen: commits may have been lost, or an operator froze it. The relayer released its waiting items,
+   * and claims nothing until the freeze is lifted.
    */
   | { readonly type: 'outbox.frozen'; readonly cause: FreezeCause; readonly reason: string; readonly since: Date }
   /** An operator lifted the freeze. */
   | { readonly type: 'outbox.freezeLifted' }
-  /** An operation failed, and a retry may not help. `during` names the operation. */
+  /** An operation failed. `during` names the operation. */
   | { readonly type: 'outbox.fault'; readonly during: string; readonly error: unknown; readonly outboxId?: string }
 
 export type OnRelayerEvent = (event: RelayerEvent) => void

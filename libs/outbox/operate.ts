@@ -22,9 +22,9 @@ import type {
 } from './types.js'
 
 /**
- * Wraps the SQL functions besides those that move an item, one wrapper per function, under the same name: lease repair,
- * worker reports, dispatch freeze and pauses. `db.ts` has the functions that move an item, `decide.ts` the decisions of
- * operators.
+ * Wraps the other SQL functions of workers and operators, one wrapper per function, under the same name: lease repair,
+ * worker reports, rail declarations, dispatch freeze, pauses and policies of participants. `db.ts` has the functions
+ * that move an item, `decide.ts` the decisions of operators.
  */
 
 export async function repairExpiredLeases(

@@ -12,8 +12,9 @@ export interface RelayerOptions {
   /** Name of this process in leases and in the ledger. @default host, pid and a UUID made at start */
   readonly workerId?: string
   /**
-   * Seconds of a lease without renewal. With a longer lease, the items of a crashed worker wait longer. A shorter lease
-   * needs more renewals, and leaves a call less time before another worker may inquire about it. @default 60
+   * Seconds from a claim or renewal to the expiry of the lease. With a longer lease, the items of a crashed worker wait
+   * longer. A shorter lease needs more renewals, and leaves a call less time before another worker may inquire about
+   * it. @default 60
    */
   readonly leaseSeconds?: number
   /** Maximum number of items per claim. @default 50 */
@@ -31,7 +32,7 @@ export interface RelayerOptions {
   readonly poll?: boolean
   /** Time within which notifications count as one. @default 30 */
   readonly debounceMs?: number
-  /** Whether to renew the leases of long calls. @default true */
+  /** Whether to renew the leases of items that wait or whose call takes long. @default true */
   readonly renewLeases?: boolean
   /** Time that a stop waits for running calls before it aborts them. @default 25000 */
   readonly shutdownMs?: number

@@ -23,9 +23,12 @@ export interface PaymentOutcome {
   readonly attemptNo: number | null
   /** Time in ISO 8601. */
   readonly occurredAt: string
-  /** Number that grows with each outcome of the payment, across redrives. An application may ignore a smaller one. */
+  /**
+   * Number that grows with each outcome of the payment, across redrives. An application may ignore an outcome with a
+   * smaller number than one it has handled.
+   */
   readonly outcomeNo: number
-  /** Money that the bank sent back, in whole or in part. Only of RETURNED. */
+  /** Money that the bank sent back, in whole or in part. Present only if the state is RETURNED. */
   readonly returned?: { readonly amount: string; readonly currency: string; readonly reference: string }
 }
 

@@ -5,7 +5,7 @@ import { KEY_SCOPE_LENGTH_MAX, type EnqueueCallOptions } from './db.js'
 import { toDate } from './rows.js'
 import type { EnqueuedItem, OutboxInstruction, OutboxState } from './types.js'
 
-/** Payment that a person proposes. It has no earliest time and no stream. */
+/** Payment that a person proposes. It has no `notBefore`, and it is not ordered. */
 export type ProposedInstruction = Pick<
   OutboxInstruction,
   'instructionId' | 'participantId' | 'idempotencyKey' | 'railType' | 'payload' | 'replaces' | 'outcomeTopic'
@@ -18,8 +18,8 @@ export interface ProposedItem extends EnqueuedItem {
 }
 
 /**
- * Enqueues a payment that is held until a second person approves its proposal (`approveOutboxProposal`), in the name of
- * the caller.
+ * Enqueues a payment and proposes it in the name of the caller. The payment is held until a second person approves the
+ * proposal (`approveOutboxProposal`).
  */
 export async function proposePaymentOutbox(
   role: Queryable,

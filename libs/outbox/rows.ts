@@ -54,7 +54,7 @@ export function toEpochCheck(row: EpochCheckRow): EpochCheck {
   }
 }
 
-/** Answer of a claim. Columns are null if no item was leased. */
+/** Answer of a claim. If no item was leased, all columns but `exceptions` are null. */
 export interface PackedClaim {
   readonly items: string | null
   /** JSON array, in the order of the items. */
@@ -96,7 +96,7 @@ export function unpackClaim(row: PackedClaim, onUnleased?: (takeover: UnleasedTa
   return row.items.split('\n').map((line, index) => {
     const field = line.split(' ')
     const exception = exceptions.get(index)
-    // Items of one rail share one string, so its hash is computed once.
+    // Successive items of one rail share one string, so its hash is computed once.
     if (field[5] !== railType) railType = field[5]!
     const createdAt = dateOfMicros(field[8])
     return {

@@ -82,7 +82,7 @@ export interface OutboxStatus {
   readonly dueWithoutWorkerSeconds: number
   /**
    * Number of attempts in the last 15 minutes, by state, without cancellations. Each age is that of the first of these
-   * attempts. Older attempts are counted per minute, so their age counts from the start of the minute.
+   * attempts. Attempts that are already summed per minute have the age of the start of their minute.
    */
   readonly dispatchedRecently: bigint
   readonly retryableRecently: bigint

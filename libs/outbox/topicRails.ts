@@ -4,8 +4,8 @@ import { guardListener } from '../worker/index.js'
 import type { Rail, RailAnswer, RailContext, RailRequest, StandardSchema } from '../rails/index.js'
 
 /**
- * Message as its handler receives it. A message may be delivered twice with the same id. A handler that writes through
- * `tx` needs no further care: its writes are committed once. Any other handler must be idempotent.
+ * Message as its handler receives it. A message may be delivered more than once, with the same id. A handler that
+ * writes through `tx` needs no further care: its writes are committed once. Any other handler must be idempotent.
  */
 export interface TopicMessage<Payload extends object = JsonObject> {
   readonly messageId: string

@@ -160,7 +160,9 @@ export interface LimitView extends LimitRuleView {
   readonly setAt: string
   /** Sum or number in the current window; null for `approval`. */
   readonly used: string | null
-  /** Time of the excess for which later payments are held; null if there is none. */
+  /**
+   * Time at which a payment exceeded the limit, so that later payments are held too; null if none did in the window.
+   */
   readonly exceededAt: string | null
 }
 

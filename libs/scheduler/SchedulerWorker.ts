@@ -98,8 +98,8 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     const { at, observedAt } = await nextSchedulerEvent(this.#role, true)
     if (at === null) return { pollAgain: false }
     const dueInMs = at.getTime() - observedAt.getTime()
-    // If work is due and this round did not find it, another scheduler is processing it and has not committed yet.
-    // Retries soon.
+    // If work is due and this round did not find it, another scheduler is processing it and has not committed yet. The
+    // loop then polls again soon.
     return { pollAgain: false, exact: true, idleMs: dueInMs > 0 ? dueInMs : UNCOMMITTED_RETRY_MS }
   }
 
@@ -125,7 +125,7 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
       {
         onStateChange: ({ state }) => {
           this.#onEvent({ type: 'scheduler.listening', connected: state === 'listening' })
-          // Notifications were lost while the connection was down, so polls once.
+          // Notifications may have been missed while the connection was down.
           if (state === 'listening') this.#wakeup.notify()
         },
       },
@@ -133,7 +133,7 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
   }
 }
 
-/** Maximum number of runs per round. Other due jobs wait for the next round. */
+/** Number of runs created in a round after which further due jobs wait for the next round. */
 const ROUND_RUNS_MAX = 1_000
 const DEBOUNCE_MS = 30
 const UNCOMMITTED_RETRY_MS = 50

@@ -24,9 +24,11 @@ export interface CreateJobRunsOptions {
 }
 
 export interface JobRunsFromDueJobs {
-  /** Number of due jobs, including those whose runs another scheduler created. */
+  /**
+   * Number of due jobs that the call read, at most `batchSize`. Another scheduler may have created the runs of some.
+   */
   readonly jobsDue: number
-  /** Number of due jobs left for the next call. */
+  /** Number of these jobs that are left for the next call, because of `runsMax`. */
   readonly jobsLeft: number
   readonly runs: readonly CreatedJobRun[]
 }

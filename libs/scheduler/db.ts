@@ -92,7 +92,7 @@ export async function resumeJob(role: Queryable, name: string): Promise<boolean>
     // For an unknown job any time will do, because the database refuses the call.
     const nextDueAt = job === undefined ? now : new CronSchedule(job.cron, job.timeZone).next(now)
     const rows = await call<{ resume_job: boolean }>(role, 'resume_job', [name, job?.revision ?? 1n, nextDueAt])
-    // The function returns false if the job changed after the read. Then reads the job again.
+    // The function returns false if the job changed after the read. The loop then reads the job again.
     if (onlyRow(rows).resume_job) return true
     if (round === RESUME_ROUNDS_MAX) {
       throw new SymphonyError(

@@ -24,7 +24,7 @@ export type SchedulerEvent =
   | { readonly type: 'scheduler.enqueued'; readonly kind: 'timer' | 'run'; readonly items: number }
   /** The outbox refused a timer or run, which is now FAILED. */
   | { readonly type: 'scheduler.refused'; readonly kind: 'timer' | 'run'; readonly id: string; readonly error: string }
-  /** A notification arrived, because a due time became earlier. */
+  /** A notification arrived: a timer, run or job is due within a minute. */
   | { readonly type: 'scheduler.notified' }
   /** The LISTEN connection opened or closed. Polling continues in both cases. */
   | { readonly type: 'scheduler.listening'; readonly connected: boolean }

@@ -3,7 +3,7 @@ import { BATCH_SIZE, boundedInteger, InvalidArgumentError } from '../core/index.
 export interface SchedulerOptions {
   /**
    * Maximum time between two polls, at most a minute. A scheduler sleeps until the next due time. A notification wakes
-   * it if a due time within the next minute becomes earlier. Polling finds later changes. @default 5000
+   * it if a change makes work due within the next minute. Polling finds work that is due later. @default 5000
    */
   readonly pollMs?: number
   /**

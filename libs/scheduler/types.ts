@@ -154,7 +154,7 @@ export interface JobRunStatus {
   readonly finishedAt: Date | null
   readonly error: string | null
   readonly outboxId: string | null
-  /** State of the message's latest attempt in the outbox; PENDING before the first. */
+  /** State of the message's latest attempt in the outbox; PENDING before the first; null if the run has no message. */
   readonly outboxState: string | null
 }
 

@@ -75,8 +75,8 @@ export class Events<Event extends Typed> {
   }
 
   /**
-   * Returns every event, in order, until the signal aborts or the loop ends. At most 1000 events are queued for a slow
-   * reader.
+   * Returns an iterable of all events from now on, in order, until the signal aborts or the loop ends. While 1000
+   * events wait for a slow reader, further ones are dropped and counted.
    */
   stream({ signal }: { readonly signal?: AbortSignal } = {}): EventStream<Event> {
     return new EventStream((listener) => this.#emitter.on(listener), signal)

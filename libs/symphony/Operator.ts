@@ -93,7 +93,7 @@ export class Operator {
     return pages(async (page) => flattened(await readHeldItems(this.#control, { ...search, ...page })))
   }
 
-  /** Returns failed payments, newest first, each with its error and its redrives; without cancelled ones. */
+  /** Returns failed payments, latest failure first, each with its error and its redrives; without cancelled ones. */
   failed(search: Search = {}): AsyncIterable<FailedPayment> {
     requireKnownOptions(search, FILTERS_OF_A_STATE)
     return pages(async (page) => flattened(await readFailedItems(this.#control, { ...search, ...page })))
@@ -121,7 +121,8 @@ export class Operator {
   }
 
   /**
-   * Cancels a payment, which ends FAILED. Throws `NotCancellableError` if a call may have paid it or may still pay it.
+   * Cancels a payment, which ends FAILED. Throws `NotCancellableError` if a call may have paid it or may still pay it,
+   * or if it has ended.
    */
   cancel({ outboxId, reason }: { readonly outboxId: string } & WithReason): Promise<CancelledItem> {
     return cancelOutboxItem(this.#control, outboxId, reason)
@@ -156,7 +157,10 @@ export class Operator {
     })
   }
 
-  /** Applies the proposal of another operator. */
+  /**
+   * Approves and applies the proposal of another operator. A decision that a reconciliation proposed needs two
+   * approvals.
+   */
   approve({ proposalId }: { readonly proposalId: string }): Promise<ApprovedProposal> {
     return approveOutboxProposal(this.#control, proposalId)
   }

@@ -80,7 +80,7 @@ export class Payments {
     return cancelOutboxInstruction(role, instructionId, idempotencyKey, reason)
   }
 
-  /** Returns the newest item of the payment; undefined if the database does not know it. */
+  /** Returns the item with this outbox id, or the newest item of the instruction; undefined if there is none. */
   async get(key: PaymentKey): Promise<ItemStatus | undefined> {
     requireOneKey(key)
     const [newest] = await readItems(this.#readonly, key)
@@ -99,7 +99,10 @@ export class Payments {
     ].toSorted((a, b) => a.at.getTime() - b.at.getTime())
   }
 
-  /** Returns matching payments, newest first, page by page. Without a filter: every payment. */
+  /**
+   * Returns matching payments, newest first; with the state FAILED, latest failure first. Without a filter: every
+   * payment.
+   */
   async *search(search: PaymentSearch = {}): AsyncIterable<ItemView> {
     // Refuses unknown filters, because a misspelt filter would find every payment.
     requireKnownOptions(search, PAYMENT_FILTERS)

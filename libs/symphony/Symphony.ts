@@ -54,7 +54,7 @@ export interface SymphonyParts {
 /** Symphony with any rails and topics. */
 export type AnySymphony = Pick<Symphony, 'events' | 'close'>
 
-/** Returns the parts of a Symphony. Throws if it has no url. */
+/** Returns the parts of a Symphony. Throws if it has neither a url nor a database of a fleet. */
 export let partsOf: (symphony: AnySymphony) => SymphonyParts
 
 /**
@@ -133,7 +133,9 @@ export class Symphony<
     return enqueue(withKey(instruction, fieldName, 'instruction'), { tx, ...this.#checks })
   }
 
-  /** Enqueues many payments. If one is refused, none is enqueued. */
+  /**
+   * Enqueues many payments. If one is refused, throws. Roll back then: of more than 1000, earlier ones may be enqueued.
+   */
   async enqueueMany(instructions: readonly Instruction<Rails>[], options: EnqueueOptions): Promise<EnqueuedItem[]> {
     const { tx } = requiredObject('options', options, EXPECTED_TX)
     if (!Array.isArray(instructions)) throw new InvalidArgumentError('instructions', 'expected an array')

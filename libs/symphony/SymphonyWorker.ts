@@ -34,7 +34,9 @@ export interface MaintenanceOptions {
   readonly verifyRowsPerSecond?: number
   /** Interval of retention. @default 3600000 */
   readonly cleanupIntervalMs?: number
-  /** Days after which finished rows are removed; false removes none. @default 30 for each kind */
+  /**
+   * Days after which finished rows are removed; false removes none. @default 30 for each kind, 400 for the search table
+   */
   readonly retention?: RetentionOptions | false
 }
 
@@ -153,7 +155,10 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
     return this.#stopped
   }
 
-  /** Runs one round of each part: due timers and jobs, expired leases, payments and messages, sealing and projection. */
+  /**
+   * Runs one round of each part but verification and retention: due timers and jobs, expired leases, payments and
+   * messages, sealing and projection.
+   */
   async runOnce(): Promise<WorkerCounts> {
     await this.#check()
     const scheduled = await this.#scheduler?.runOnce()

@@ -132,7 +132,7 @@ export function checkWorkerOptions<Topics extends TopicContracts>(options: Worke
   if (retention !== false) requireKnownOptions(retention, RETENTION_OPTIONS, 'maintenance.retention.')
 }
 
-/** Refuses null. If null were ignored, any rail would be accepted unchecked. */
+/** Refuses anything but an array or undefined. If null were ignored, any rail would be accepted unchecked. */
 export function requiredRails<Rails extends readonly RailContract[]>(rails: Rails | undefined): Rails | readonly [] {
   if (rails === undefined) return []
   if (Array.isArray(rails)) return rails

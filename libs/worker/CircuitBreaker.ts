@@ -34,7 +34,7 @@ export class CircuitBreaker {
     return this.#state
   }
 
-  /** Returns how many calls may start now. */
+  /** Returns how many of the wanted calls may start now. */
   admits(wanted: number): number {
     const { state } = this
     if (state === 'closed') return wanted

@@ -3,7 +3,7 @@ import { Wakeup } from './Wakeup.js'
 import { sleep } from './time.js'
 
 export interface PollResult {
-  /** Whether more work is certain, so that the loop polls again at once. */
+  /** Whether the loop polls again at once, because more work is likely. */
   readonly pollAgain: boolean
   /** Milliseconds until work is due, as far as the poll knows. @default the poll interval */
   readonly idleMs?: number | undefined
@@ -90,8 +90,8 @@ function jittered(ms: number): number {
 }
 
 /**
- * Interface of every worker. `runOnce` does one round and is the method that tests call. `start` repeats it in a loop.
- * `stop` waits, within a bound, for running work; it may be called twice, and before `start`.
+ * Interface of every worker. `runOnce` does one round and is the method that tests call. `start` does the same work in
+ * a loop. `stop` waits for running work; it may be called twice, and before `start`.
  */
 export interface Worker<Counts> {
   start(): Promise<void>
@@ -101,7 +101,7 @@ export interface Worker<Counts> {
 
 interface IntervalWorkerOptions<Counts> {
   readonly intervalMs: number
-  /** Returns true if more work is certain, so that the next run follows at once. */
+  /** Returns true if more work is likely, so that the next run follows at once. */
   readonly hasMore: (counts: Counts) => boolean
   /** Receives the error of a failed run. The next run does the same work again. */
   readonly onError: (error: unknown) => void

@@ -65,8 +65,8 @@ function beginning(role: Queryable, column: string): string {
 }
 
 /**
- * Limits a scan to these participants ($2) and one page ($3). The participant filter applies before the page is cut;
- * otherwise items of other participants would fill the page of a restricted key.
+ * Limits a scan to `stretch` rows, then to these participants ($2) and one page ($3). The participant filter applies
+ * before the page is cut; otherwise items of other participants would fill the page of a restricted key.
  */
 function theirs(scan: string, stretch = STRETCH): string {
   return `(SELECT s.id FROM (${scan} LIMIT ${stretch}) s
@@ -83,7 +83,7 @@ function uuidRange(word: string): readonly [string | null, string | null] {
   return [digits.padEnd(32, '0'), digits.padEnd(32, 'f')]
 }
 
-/** Returns items that changed within the last seconds, newest first. */
+/** Returns the items that changed within the last `seconds`, newest item first. */
 export async function readRecentlyChanged(
   role: Queryable,
   {

@@ -72,7 +72,7 @@ export interface StateCounts {
   readonly states: Readonly<Record<ProjectedState, number>>
   /** Number of matching payments of which the rail returned money. */
   readonly returned: number
-  /** Whether the counts are incomplete, because only the first 20,000 entries of an index are counted. */
+  /** Whether the counts may be incomplete: only the first 20,000 entries of an index are counted. */
   readonly truncated: boolean
 }
 

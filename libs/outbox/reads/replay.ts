@@ -17,8 +17,8 @@ export const PENDING_COLUMNS: Readonly<Record<PendingColumn, string>> = {
   sequence_id: 'p.sequence_id::text',
   idempotency_key: 'p.idempotency_key',
   rail_type: 'p.rail_type',
-  // Computes the same hash as outbox_content_hash, which this role may not call. Participant and rail are taken from
-  // the identity.
+  // Computes the same hash as outbox_content_hash, which symphony_auditor may not call. Participant and rail are taken
+  // from the identity.
   payload: `'sha256:' || encode(sha256(convert_to(concat(octet_length(i.participant_id), ':', i.participant_id, ',',
     octet_length(i.rail_type), ':', i.rail_type, ',', octet_length(p.payload::text), ':', p.payload::text, ','), 'UTF8')), 'hex')`,
   attempt_count: 'p.attempt_count',
@@ -85,7 +85,7 @@ export interface ReplayDifference {
 export interface ItemReplay {
   readonly outboxId: string
   readonly instructionId: string
-  /** `incomplete`: the events have a gap, so nothing was folded or compared. */
+  /** `incomplete`: the events have a gap, so there is no folded row and no comparison. */
   readonly verdict: 'equal' | 'different' | 'incomplete'
   readonly gap: TrailGap | null
   readonly steps: readonly TrailStep[]

@@ -43,7 +43,7 @@ export interface ItemSearch extends CreatedRange {
 interface SearchOptions {
   /** Whether to omit cancelled items. @default false */
   readonly omitCancelled?: boolean
-  /** Person whom the latest note of the item names. @default all */
+  /** Assignee in the latest note of the item. @default all */
   readonly assignee?: string | undefined
 }
 
@@ -54,9 +54,9 @@ export interface IdPage {
 }
 
 /**
- * Returns items newest first, and FAILED items latest failure first. Filters without an index (rail, participants, the
- * states DUE, SCHEDULED and BLOCKED) apply to a bounded range of an index, so no search reads the whole ledger or
- * queue. A page may therefore be short and still have a next one.
+ * Returns items newest first, and FAILED items latest failure first. Filters without an index (such as the rail,
+ * participants and the states DUE, SCHEDULED and BLOCKED) apply to a bounded range of an index, so no search reads the
+ * whole ledger or queue. A page may therefore be short and still have a next one.
  */
 export async function searchItems(
   role: Queryable,
@@ -163,7 +163,10 @@ function heldStretch(role: Queryable, kind: ItemKind): string {
     WHERE ${PENDING_STATES.HELD} AND ${below('h.outbox_id')}`
 }
 
-/** Returns the query of the payments with a return, by their latest return. OFFSET 0 keeps one index lookup per row. */
+/**
+ * Returns the query of the payments with a return, each with the time of its latest return. OFFSET 0 keeps PostgreSQL
+ * from flattening a subquery, so that it makes one index lookup per row.
+ */
 function returnedStretch(role: Queryable): string {
   const events = qualify(role, 'payment_outbox_events')
   return `SELECT e.outbox_id AS id, e.outbox_id AS place, i.rail_type, i.participant_id, e.created_at AS at,
@@ -181,8 +184,8 @@ function returnedStretch(role: Queryable): string {
 const NOT_ENDED = 'NULL::timestamptz AS at, NULL::text AS error_code, false AS cancelled'
 
 /**
- * Returns the range and the order of a query. The lower bound of item ids also bounds ids of attempts and returns,
- * which are later than the enqueue.
+ * Returns the range and the order of a query. The lower bound of item ids also bounds ids of attempts, which are later
+ * than the enqueue.
  */
 function below(place: string): string {
   return `${place} < $1::uuid AND ${place} >= $2::uuid ORDER BY ${place} DESC`
@@ -215,7 +218,9 @@ const PENDING_STATES: Readonly<Record<Exclude<ItemState, 'DISPATCHED' | 'FAILED'
   DUE: 'p.lease_expires_at IS NULL AND p.hold_reason IS NULL AND NOT p.blocked AND p.next_attempt_at <= statement_timestamp()',
 }
 
-/** Returns one participant's items by sequence number. The index finds them at once, however rare they are. */
+/**
+ * Returns one participant's items, highest sequence number first. The index finds them at once, however rare they are.
+ */
 export async function searchParticipant(
   role: Queryable,
   participantId: string,

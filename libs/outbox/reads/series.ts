@@ -33,7 +33,7 @@ export interface SeriesCounts {
   /** FAILED items without cancelled ones. */
   readonly failed: number
   readonly cancelled: number
-  /** Attempts that a retry follows. */
+  /** RETRYABLE and ZOMBIE_REQUEUE attempts, which a retry follows. */
   readonly retried: number
   /** Attempts among retried that left the outcome unknown. */
   readonly unknown: number

@@ -25,7 +25,10 @@ type StatementState = 'PENDING' | 'DISPATCHED' | 'FAILED' | 'CANCELLED'
  */
 export interface StatementLine {
   readonly type: 'payment' | 'return' | 'opening' | 'created' | 'total' | 'closing'
-  /** Time of the end of the payment, or of the return; null for sums, and for a payment that is pending. */
+  /**
+   * Time of the end of the payment, or of the return; null for sums, and for a payment that is pending at the end of
+   * the period.
+   */
   readonly at: string | null
   readonly outboxId: string | null
   readonly instructionId: string | null
