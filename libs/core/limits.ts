@@ -42,8 +42,8 @@ export const JSON_TEXT_BYTES_MAX = 262_144
 export const LEASE_SECONDS = Object.freeze({ min: 1, max: 3_600 })
 
 /**
- * Duration of a named lease. A shorter lease could expire during a slow round trip; with a longer lease, the resource
- * would stay blocked for hours after a crash of its holder.
+ * Bounds of the duration of a named lease. A shorter lease could expire during a slow round trip; with a longer lease,
+ * the resource would stay blocked for hours after a crash of its holder.
  */
 export const LEASE_DURATION_MS = Object.freeze({ min: 1_000, max: 3_600_000 })
 

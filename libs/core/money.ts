@@ -12,8 +12,8 @@ export const AMOUNT_MINOR_DIGITS_MAX = 18
 
 /**
  * Parses an amount of a payload: a decimal string such as `1234.5`, greater than zero, with at most the digits of the
- * currency. Only one spelling is allowed (no sign, exponent, grouping or leading zero), so that systems that compare
- * the text also compare the money. Errors name the argument, never its value.
+ * currency. Refuses a sign, an exponent, grouping and leading zeros, so two spellings of one amount differ only in
+ * zeros at the end of the fraction. Errors name the argument, never its value.
  */
 export function parseMoney(amount: unknown, currency: unknown): Money {
   const digits = readAmount(amount)
@@ -78,7 +78,7 @@ const AMOUNT_LENGTH_MAX = 40
 /**
  * Currency codes by their number of minor units: ISO 4217, list one, as published on 2026-01-01 (BGN was removed, XCG
  * replaces ANG, ZWG replaces ZWL, XAD is new). Intl is no substitute: it gives customary digits, which differ from ISO
- * for 29 codes.
+ * for codes such as HUF and IQD.
  *
  * The list has the funds codes (BOV, CHE, CHW, CLF, COU, MXV, USN, UYI, UYW, XAD), because amounts are settled in them.
  * It omits codes without minor units: metals (XAU …), units of account (XDR, XSU, XUA, XBA to XBD), testing (XTS) and

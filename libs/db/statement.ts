@@ -8,7 +8,7 @@ export interface Statement {
   readonly name?: string | undefined
 }
 
-/** SQL of a caller. The SQL may change the role, so the connection sets the role again. */
+/** SQL of a caller. The SQL may change the role, so the connection sets the role again afterwards. */
 export interface SqlText {
   readonly text: string
   readonly values: readonly unknown[] | undefined

@@ -57,7 +57,7 @@ export async function runTransaction<T>(
   }
 }
 
-/** Refuses a transaction inside another one of the same database, because it would commit separately. */
+/** Refuses a transaction inside another one of the same database, because the inner one would commit separately. */
 export class TransactionNesting {
   readonly #current = new AsyncLocalStorage<{ open: boolean }>()
 

@@ -3,7 +3,7 @@ import type { InboxKey } from './types.js'
 
 /**
  * The message is known with different content. The first content stays, and the database has recorded an event. Thrown
- * by methods that return only a boolean; `enqueue` reports it in its result.
+ * by methods that return only a boolean; `enqueue` reports the difference in its result.
  */
 export class InboxContentDiffersError extends SymphonyError {
   readonly source: string

@@ -34,8 +34,8 @@ export interface Sighting {
 export type ReceivedMessage = InboxKey & Sighting
 
 /**
- * Content of a delivery, to compare with the first content. `enqueue` hashes topic and payload; only the hash is
- * stored.
+ * Content of a delivery, to compare with the first content of its key. The database hashes topic and payload, as it
+ * does for `enqueue`, and stores only the hash.
  */
 export interface MessageContent {
   readonly topic: string

@@ -24,7 +24,10 @@ export class Leases {
     this.#onEvent = guardListener(options.onEvent)
   }
 
-  /** Acquires a lease. Returns null if another owner holds it, or if the answer came too late to trust the lease. */
+  /**
+   * Acquires a lease. Returns null if another owner holds it, if the answer came too late to trust the lease, or if a
+   * concurrent call of the same owner got a newer lease.
+   */
   async acquire(resource: string, options: AcquireOptions): Promise<Lease | null> {
     const { request, renewEveryMs } = resolveAcquireOptions(resource, options)
     const sentAtMs = this.#clock.monotonicMs()

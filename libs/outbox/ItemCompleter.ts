@@ -76,7 +76,7 @@ export class ItemCompleter {
     if (mayMakeDue(leased)) this.#options.onDue()
   }
 
-  /** Waits until every submitted outcome is recorded, or reported as a fault. */
+  /** Waits until every queued outcome is recorded, or reported as a fault. */
   async drain(): Promise<void> {
     while (this.size > 0) await Promise.all([this.#gathering, ...this.#writing.values()])
     if (this.#givingUp.signal.aborted) this.#givingUp = new AbortController()

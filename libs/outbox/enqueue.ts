@@ -84,7 +84,7 @@ export function enqueueChecked(
   return sendChecked(tx, instructions, checks, (role, stored) => enqueuePaymentOutboxBatch(role, stored, options))
 }
 
-/** Enqueues a payment after its rail has checked it, held until a second person approves it. */
+/** Enqueues a payment after its rail has checked it. The payment is held until a second person approves it. */
 export async function proposeChecked(
   tx: Queryable,
   instruction: ProposedInstruction,

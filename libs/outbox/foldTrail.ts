@@ -61,7 +61,7 @@ export interface TrailEvent {
   readonly eventType: string
   readonly actor: string
   readonly detail: JsonObject
-  /** Detail as PostgreSQL writes it. */
+  /** Detail as the JSON text that PostgreSQL writes. */
   readonly detailText: string
 }
 

@@ -81,8 +81,8 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     })
     const enqueuedRuns = await enqueueDueJobRuns(this.#role, batchSize)
     const enqueuedTimers = await enqueueDueTimers(this.#role, batchSize)
-    // If no run was created, another scheduler is creating the runs of these jobs. The jobs look due until it commits,
-    // so they do not count as more work.
+    // If no run was created, another scheduler may be creating the runs of these jobs. The jobs look due until that
+    // scheduler commits, so they do not count as more work.
     const moreJobs = runs.length > 0 && (jobsLeft > 0 || jobsDue === batchSize)
     return {
       runsCreated: runs.length,
@@ -98,8 +98,8 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     const { at, observedAt } = await nextSchedulerEvent(this.#role, true)
     if (at === null) return { pollAgain: false }
     const dueInMs = at.getTime() - observedAt.getTime()
-    // If work is due and this round did not find it, another scheduler is processing it and has not committed yet. The
-    // loop then polls again soon.
+    // If work is due and this round did not find it, another scheduler is probably processing it and has not committed
+    // yet. The loop then polls again soon.
     return { pollAgain: false, exact: true, idleMs: dueInMs > 0 ? dueInMs : UNCOMMITTED_RETRY_MS }
   }
 

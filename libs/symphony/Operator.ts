@@ -105,8 +105,8 @@ export class Operator {
   }
 
   /**
-   * Adds a note to a payment in any state. `assignee` names the person in charge. An empty text removes the name;
-   * without `assignee` it stays.
+   * Adds a note to a payment in any state. `assignee` names the person in charge. An empty text removes that person;
+   * without `assignee`, the present person stays.
    */
   async note({
     outboxId,
@@ -253,7 +253,7 @@ export class Operator {
     return pages((page) => readFindings(this.#control, { ...search, ...page }))
   }
 
-  /** Closes a finding whose cause is known. The finding and the payment stay as they are. */
+  /** Closes a finding whose cause is known. The payment does not change. */
   async closeFinding({ findingId, reason }: { readonly findingId: string } & WithReason): Promise<void> {
     await closeReconciliationFinding(this.#control, findingId, reason)
   }

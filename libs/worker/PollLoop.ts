@@ -20,7 +20,7 @@ export interface PollLoopOptions {
   readonly wakeup: Wakeup
   /** Receives the error of a failed poll. The loop continues with growing delays until a poll succeeds. */
   readonly onError: (error: unknown) => void
-  /** Delay after the first failed poll; it doubles. @default 100 */
+  /** Delay after the first failed poll. It doubles with each further failure. @default 100 */
   readonly errorDelayMs?: number
   /**
    * Maximum delay after failed polls. Short enough to notice within a second that the database is up again. @default

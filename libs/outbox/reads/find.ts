@@ -128,7 +128,7 @@ export async function readRecentlyChanged(
 
 const RECENT_SECONDS = Object.freeze({ min: 1, max: 3_600 })
 const WORD_LENGTH_MAX = 255
-/** Minimum length of a beginning. A shorter one would match most items. */
+/** Minimum length of a beginning. A shorter one would match too many items. */
 const PREFIX_LENGTH_MIN = 3
 /** Maximum number of items that a search by beginning reads. It returns the newest of them. */
 const BEGINNING_MAX = 5_000

@@ -145,7 +145,7 @@ export async function readRedrives(role: Queryable, ids: readonly string[]): Pro
   return rows
 }
 
-/** Returns the replacements of these items by the replaced item, at most one per item. */
+/** Returns the id of the item that replaces each of these items, by the id of the replaced item. */
 export async function readReplacements(role: Queryable, ids: readonly string[]): Promise<ReadonlyMap<string, string>> {
   const { rows } = await role.query<{ of: string; as: string }>(
     `SELECT i.replaces AS of, i.outbox_id AS as FROM ${qualify(role, 'payment_outbox_identities')} i

@@ -45,7 +45,7 @@ export const PENDING_COLUMNS: Readonly<Record<PendingColumn, string>> = {
 }
 
 /**
- * Columns that are not compared, because no role may read a lease token. By a constraint it is null exactly if
+ * Columns that are not compared, because no role may read a lease token. By a constraint the token is null exactly if
  * `claimed_by` is null, and `claimed_by` is compared.
  */
 const UNREADABLE: readonly PendingColumn[] = ['lease_token']
