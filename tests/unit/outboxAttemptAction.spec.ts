@@ -49,7 +49,7 @@ describe('complete_outbox_attempt', () => {
     expect(await recorded(outcome)).toEqual([row])
   })
 
-  test('records whether each inquiry left the outcome unknown', async () => {
+  test('records whether the outcome is still unknown after each inquiry', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'RETRYABLE', outcomeUnknown: true })
     await complete(db, await makeDueAndClaim(db, lease), { state: 'RETRYABLE', action: 'inquired' })

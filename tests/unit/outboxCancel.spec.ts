@@ -219,7 +219,7 @@ describe('cancel_outbox_item', () => {
     expect(error).toMatchObject({ reason: 'OUTCOME_MESSAGE' })
   })
 
-  test('refuses an item that has neither a pending row nor a terminal attempt', async () => {
+  test('refuses, without a reason, an item that has neither a pending row nor a terminal attempt', async () => {
     await withTestDatabase(async (own) => {
       const { outboxId } = await enqueue(own)
       await own.queryNoRole('DELETE FROM payment_outbox_pending')
@@ -244,7 +244,7 @@ describe('cancel_outbox_item', () => {
     expect(await failureOf(approveOutboxProposal(pavel.control, proposalId))).toMatchObject({ sqlstate: 'P7006' })
   })
 
-  test('sends the outcome FAILED with the code CANCELLED to the topic of the payment', async () => {
+  test('sends the outcome FAILED with the code CANCELLED to the outcome topic of the payment', async () => {
     const { outboxId, instructionId } = await enqueue(db, { outcomeTopic: 'orders' })
     await cancelOutboxItem(ingest(), outboxId, REASON)
     expect(await messagesAbout(db, outboxId)).toMatchObject([
@@ -252,7 +252,7 @@ describe('cancel_outbox_item', () => {
     ])
   })
 
-  test('records the owner of the API key for which a gateway acts', async () => {
+  test('records the owner of the gateway’s API key, and refuses a key of scope read (P7016)', async () => {
     const { database } = await gatewayOf(db)
     const act = async (scope: 'ingest' | 'operate' | 'read') => {
       const { outboxId } = await enqueue(db)
@@ -357,7 +357,7 @@ describe('a cancelled item of an ordered stream', () => {
 })
 
 describe('a redrive after a cancellation', () => {
-  test('is refused for a cancelled item (P7001), and the hint names replaces', async () => {
+  test('is refused for a cancelled item (P7001), and the hint names the field replaces', async () => {
     const { outboxId } = await enqueue(db)
     await cancelOutboxItem(ingest(), outboxId, REASON)
     expect(await failureOf(propose(olga, outboxId, 'REDRIVE'))).toMatchObject({
@@ -383,8 +383,8 @@ describe('a redrive after a cancellation', () => {
   })
 })
 
-describe('while dispatch is frozen', () => {
-  test('an item enqueued before the freeze cannot be cancelled; an item enqueued later can', async () => {
+describe('a cancel after a freeze or a restore', () => {
+  test('is refused for an item enqueued before the freeze, even after a lift, not for a later one', async () => {
     await withTestDatabase(async (own) => {
       const control = own.as('symphony_control')
       const before = await enqueue(own)
@@ -400,7 +400,7 @@ describe('while dispatch is frozen', () => {
     })
   })
 
-  test('a cancel on a restored copy is refused (DISPATCH_FROZEN) before any worker claims', async () => {
+  test('is refused on a restored copy (DISPATCH_FROZEN), even before a claim freezes dispatch', async () => {
     await withTestDatabase(async (own) => {
       const { outboxId } = await enqueue(own)
       await claim(own, 'none')
@@ -411,7 +411,7 @@ describe('while dispatch is frozen', () => {
   })
 })
 
-describe("in the caller's transaction, a cancel", () => {
+describe("a cancel in the caller's transaction", () => {
   test('is rolled back with the transaction, and the item stays due', async () => {
     const { outboxId, railType } = await enqueue(db)
     const application = await openTransaction(db, 'symphony_ingest')
@@ -452,7 +452,7 @@ describe("in the caller's transaction, a cancel", () => {
 })
 
 describe('a concurrent cancel', () => {
-  test('waits for an open claim and is refused (LEASED)', async () => {
+  test('waits for an open claim and is refused after the claim commits (LEASED)', async () => {
     const { outboxId, railType } = await enqueue(db)
     const worker = await openTransaction(db, 'symphony_executor')
     expect(await claimOutboxBatch(worker, 1, WORKER, 60, { rails: [railType] })).toHaveLength(1)
@@ -474,7 +474,7 @@ describe('a concurrent cancel', () => {
     await expect(cancelling).resolves.toMatchObject({ outboxId })
   })
 
-  test('makes a later claim skip the item, before and after COMMIT', async () => {
+  test('makes a later claim skip the item, before and after the COMMIT of the cancel', async () => {
     const { outboxId, railType } = await enqueue(db)
     const application = await openTransaction(db, 'symphony_ingest')
     await cancelOutboxItem(application, outboxId, REASON)
@@ -483,7 +483,7 @@ describe('a concurrent cancel', () => {
     expect(await claim(db, railType)).toEqual([])
   })
 
-  test('waits for an open completion and is refused (DISPATCHED)', async () => {
+  test('waits for an open completion and is refused after the completion commits (DISPATCHED)', async () => {
     const lease = await enqueueAndClaim(db)
     const worker = await openTransaction(db, 'symphony_executor')
     const { outboxId, leaseToken } = lease
@@ -499,7 +499,7 @@ describe('a concurrent cancel', () => {
     expect(await cancelling).toMatchObject({ reason: 'DISPATCHED' })
   })
 
-  test('blocks an enqueue that replaces the payment until COMMIT, after which it succeeds', async () => {
+  test('makes a replacing enqueue wait until the cancel commits; the enqueue then succeeds', async () => {
     const { outboxId, participantId } = await enqueue(db)
     const application = await openTransaction(db, 'symphony_ingest')
     await cancelOutboxItem(application, outboxId, REASON)

@@ -19,6 +19,7 @@ import { failureOf } from '../support/race.js'
 /**
  * Tests the retry ceiling: at 20 recorded attempts an item fails if its outcome is known, and is held if it is unknown.
  */
+
 const CEILING = 20
 
 const db = await useTestDatabase()
@@ -65,7 +66,7 @@ describe('an item whose outcomes are known', () => {
   })
 })
 
-describe('an item of unknown outcome at the ceiling', () => {
+describe('an item of unknown outcome', () => {
   test('is held, not failed, when its 20th attempt is retryable', async () => {
     const item = await enqueueAndFail(db, CEILING - 1)
     const lease = await claimOnly(db, item.railType)
@@ -83,7 +84,7 @@ describe('an item of unknown outcome at the ceiling', () => {
     await expectNotClaimable(item)
   })
 
-  test('is held when its 20th lease is repaired, with its ledger row and an event', async () => {
+  test('is held when its 20th lease is repaired, and gets a ledger row and an event', async () => {
     const item = await enqueueAndFail(db, CEILING - 1)
     await claimOnly(db, item.railType)
     await db.expireLease(item.outboxId)
@@ -180,7 +181,7 @@ describe('a retry granted beyond the ceiling', () => {
     })
   })
 
-  test.for(['repair', 'takeover'] as const)('ends in a hold if its lease expires, as recorded by %s', async (by) => {
+  test.for(['repair', 'takeover'] as const)('ends in a hold if its lease expires and is recorded by %s', async (by) => {
     const item = await granted()
     await claimOnly(db, item.railType)
     await db.expireLease(item.outboxId)
@@ -216,7 +217,7 @@ describe('attempt_count', () => {
     })
   })
 
-  test('set to 20 by hand neither fails nor holds an item with one attempt', async () => {
+  test('set to 20 by hand neither fails nor holds an item at its second attempt', async () => {
     const item = await enqueueAndFail(db, 1)
     await db.queryNoRole('UPDATE payment_outbox_pending SET attempt_count = 20 WHERE outbox_id = $1', [item.outboxId])
     expect(await complete(db, await claimOnly(db, item.railType), { state: 'RETRYABLE' })).toEqual({
@@ -236,8 +237,8 @@ describe('attempt_count', () => {
 })
 
 test('a completion that would schedule an attempt beyond the ceiling is refused (P7008)', async () => {
-  // No code path schedules such an attempt. To reach the guard, the test lowers the ceiling to 2 once the attempt is
-  // written.
+  // No code path schedules such an attempt. To reach the guard, the test lowers the ceiling to 2 once the item's
+  // second attempt is written.
   await withTestDatabase(async (own) => {
     const item = await enqueueAndFail(own, 1)
     const lease = await claimOnly(own, item.railType)

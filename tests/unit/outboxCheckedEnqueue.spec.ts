@@ -75,7 +75,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, message) => {
     expect(await sequenceOf(db, other.participantId)).toEqual({ taken: [1n], next: 2n })
   })
 
-  test('is accepted as a repetition if a process without rails enqueued it before', async () => {
+  test('is accepted again with equal content only, if a process without rails enqueued it before', async () => {
     const instruction = buildInstruction(fault)
     const ingest = db.as('symphony_ingest')
     const first = await enqueue(instruction, { tx: ingest })
@@ -102,7 +102,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, message) => {
   })
 })
 
-test('a batch with one invalid payment is refused as a whole, and the problem names the item', async () => {
+test('a batch request with an invalid payment is refused as a whole; the response names the item', async () => {
   const batch = [buildInstruction(), buildInstruction({ railType: 'resend-bnk' })]
   const response = await fixture.call('/v1/instructions/batch', {
     method: 'POST',

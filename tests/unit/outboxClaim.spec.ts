@@ -90,14 +90,17 @@ describe('the result of a claim', () => {
     expect(await ledger(db, items[0]!.outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
   })
 
-  test.for([1, 2])('has taken-over items and then due items up to the batch size, on %i rails', async (count) => {
-    const rails = Array.from({ length: count }, () => buildInstruction().railType)
-    const items = await enqueueAged(
-      ...[60, 50, 40, 30, 20, 10].map((overdue, i) => [rails[i % count]!, overdue, 1] as const),
-    )
-    for (const { outboxId } of await claim(db, rails, { batchSize: 2 })) await db.expireLease(outboxId)
-    expect(ids(await claim(db, rails, { batchSize: 5 }))).toEqual(ids(items.slice(0, 5)))
-  })
+  test.for([1, 2])(
+    'has taken-over items and fills the rest of the batch with due items, on %i rails',
+    async (count) => {
+      const rails = Array.from({ length: count }, () => buildInstruction().railType)
+      const items = await enqueueAged(
+        ...[60, 50, 40, 30, 20, 10].map((overdue, i) => [rails[i % count]!, overdue, 1] as const),
+      )
+      for (const { outboxId } of await claim(db, rails, { batchSize: 2 })) await db.expireLease(outboxId)
+      expect(ids(await claim(db, rails, { batchSize: 5 }))).toEqual(ids(items.slice(0, 5)))
+    },
+  )
 })
 
 describe('an item returned by a claim', () => {
@@ -190,7 +193,7 @@ describe('a claim of outbox items', () => {
     expect(await lockDue('-1 microsecond')).toBe(0)
   })
 
-  test('leases items that became due after its transaction began', async () => {
+  test('leases items that became due, or whose leases expired, after its transaction began', async () => {
     const item = await enqueue(db, { notBefore: new Date('2100-01-01T00:00:00Z') })
     const late = await enqueueAndClaim(db)
     await db.as('symphony_executor').transaction(async (tx) => {

@@ -67,15 +67,18 @@ describe('complete_outbox_attempt', () => {
   test.for([
     ['DISPATCHING', 'P7003', /^INVALID_COMPLETION_STATE: /],
     ['RETRYABLE', 'P7002', /^LEASE_LOST: /],
-  ] as const)('raises the same error for the enum value %s as for its text (%s)', async ([state, code, message]) => {
-    const { outboxId, leaseToken } = await enqueueAndClaim(db)
-    const worker = await db.connect('symphony_executor')
-    const completion = `SELECT * FROM complete_outbox_attempt($1, $2, 'other', '${state}'::outbox_attempt_state)`
-    expect(await failureOf(worker.query(completion, [outboxId, leaseToken]))).toMatchObject({
-      code,
-      message: expect.stringMatching(message),
-    })
-  })
+  ] as const)(
+    'checks a state given as the enum value %s: a call by another worker raises %s',
+    async ([state, code, message]) => {
+      const { outboxId, leaseToken } = await enqueueAndClaim(db)
+      const worker = await db.connect('symphony_executor')
+      const completion = `SELECT * FROM complete_outbox_attempt($1, $2, 'other', '${state}'::outbox_attempt_state)`
+      expect(await failureOf(worker.query(completion, [outboxId, leaseToken]))).toMatchObject({
+        code,
+        message: expect.stringMatching(message),
+      })
+    },
+  )
 })
 
 describe('a completion of an outbox item', () => {
@@ -177,7 +180,7 @@ describe('a completion of an outbox item', () => {
     },
   )
 
-  test('records the attempt and holds the item if it has a hold reason, with an event', async () => {
+  test('with a hold reason records the attempt, holds the item and writes an event', async () => {
     const lease = await enqueueAndClaim(db)
     const recorded = await complete(db, lease, { state: 'RETRYABLE', holdReason: 'ask the bank' })
     expect(recorded).toEqual({ attemptNo: 1, state: 'RETRYABLE', held: true })
@@ -370,7 +373,7 @@ describe('a batch of completions', () => {
     expect(await ledger(db, lease.outboxId)).toEqual(['1 DISPATCHED'])
   })
 
-  test('records a lease only once if it is listed twice with wrong tokens in between', async () => {
+  test('records an item only once if its lease is listed twice with wrong tokens in between', async () => {
     const lease = await enqueueAndClaim(db)
     const verdicts = await completeAll([
       { ...lease, state: 'RETRYABLE', errorCode: 'FIRST' },
@@ -523,7 +526,7 @@ describe('payment_outbox_attempts', () => {
     expect(await ledger(db, lease.outboxId)).toEqual(['1 RETRYABLE', '2 FAILED'])
   })
 
-  test('refuses DISPATCHING, even from a superuser (23514)', async () => {
+  test('refuses a row in state DISPATCHING, even from a superuser (23514)', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'RETRYABLE' })
     const refusal = await failureOf(insertAgain(lease.outboxId, 'DISPATCHING'))

@@ -77,7 +77,7 @@ describe('a contradiction', () => {
     expect(await completeAs(next, 'ref-2')).toMatchObject([{ verdict: 'RECORDED', contradicted: false }])
     expect(await growth(() => late(lost, 'ref-1'))).toEqual(one)
     expect(await growth(() => late(lost, 'ref-1'))).toEqual({ total: 0, unreviewed: 0 })
-    // A repeated completion returns its first verdict, although a late outcome has contradicted it since.
+    // A repeated completion still returns contradicted: false, although a late outcome has contradicted the first one.
     expect(await completeAs(next, 'ref-2')).toMatchObject([{ verdict: 'ALREADY_RECORDED', contradicted: false }])
   })
 

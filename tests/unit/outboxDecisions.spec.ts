@@ -94,8 +94,8 @@ async function unknownAndPaidLate() {
   return { outboxId: lease.outboxId, reportLate }
 }
 
-describe.for(MONEY_DECISIONS)('the decision %s about a held item', (decision) => {
-  test('is only proposed by the first person, which changes nothing but adds an event', async () => {
+describe.for(MONEY_DECISIONS)('the two-person decision %s', (decision) => {
+  test('is only proposed by the first person: nothing changes, except that an event is added', async () => {
     const { outboxId } = await buildItemFor(decision)
     const before = await stateOf(outboxId)
     const proposalId = await propose(olga, outboxId, decision)
@@ -335,7 +335,7 @@ describe('a two-person decision', () => {
   )
 
   test.for(['DISPATCHED', 'FAILED'] as const)(
-    'is final if it is %s; every further action is refused (P7001)',
+    'is final if it is %s; a later hold, DISPATCHED, FAILED or RETRY is refused (P7001)',
     async (state) => {
       const { outboxId } = await enqueueHeld(db, olga)
       await approve(pavel, await propose(olga, outboxId, state))
@@ -548,7 +548,7 @@ describe('a held item with a lease', () => {
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ lease_token: null, outcome_unknown: true })
     await approve(pavel, proposalId)
     expect(await ledger(db, lease.outboxId)).toEqual(['1 ZOMBIE_REQUEUE', '2 FAILED'])
-    // A later report of its worker is stored as evidence, not as an outcome.
+    // A later report of the item's worker is stored as evidence, not as an outcome.
     await expect(complete(db, lease, { state: 'DISPATCHED' })).rejects.toMatchObject({ sqlstate: 'P7002' })
     const { outboxId, leaseToken } = lease
     const late = await recordLateOutcome(db.as('symphony_executor'), WORKER, {
@@ -675,7 +675,7 @@ describe('an invalid decision', () => {
     expect(await stateOf(outboxId)).toEqual(before)
   })
 
-  test('is refused if it approves or withdraws an unknown proposal (22023)', async () => {
+  test('is refused if it is the approval or withdrawal of an unknown proposal (22023)', async () => {
     await expect(approve(pavel, randomUUID())).rejects.toMatchObject({ sqlstate: '22023' })
     await expect(withdrawOutboxProposal(pavel.control, randomUUID(), 'why')).rejects.toMatchObject({
       sqlstate: '22023',
@@ -683,7 +683,7 @@ describe('an invalid decision', () => {
     await expect(db.queryNoRole('SELECT approve_outbox_proposal(NULL)')).rejects.toMatchObject({ code: '22023' })
   })
 
-  test('is refused if it withdraws a proposal without a valid reason (22023)', async () => {
+  test('is refused if it is a withdrawal without a valid reason (22023)', async () => {
     const { outboxId } = await enqueueHeld(db, olga)
     const proposalId = await propose(olga, outboxId, 'FAILED')
     for (const reason of [null, '', 'x'.repeat(1001)]) {

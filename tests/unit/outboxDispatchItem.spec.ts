@@ -107,7 +107,7 @@ function endedBefore(ms: number): OutboxEvidence {
   }
 }
 
-test('dispatchItem gives the rail the outbox id, also in its form of 32 hexadecimal digits', async () => {
+test('dispatchItem gives the rail the outbox id with hyphens and as 32 hexadecimal digits', async () => {
   const outboxId = '019a8f2e-1b2c-7d3e-8f40-0123456789ab'
   const { sent } = await dispatch({ item: { outboxId } })
   expect(sent).toMatchObject([{ reference: outboxId, compactReference: '019a8f2e1b2c7d3e8f400123456789ab' }])
@@ -120,16 +120,16 @@ test('dispatchItem sends a payment once and completes it with the token of its l
   expect(result).toMatchObject({ kind: 'complete', outcome: { ...item, state: 'DISPATCHED' } })
 })
 
-describe('a lease that may expire during the call', () => {
-  test('is released, and nothing is sent', async () => {
+describe('a lease', () => {
+  test('is released, and nothing is sent, if it may expire during the call', async () => {
     expect(await dispatch({ leaseLeftMs: LEASE_NEEDED_MS - 1 })).toEqual({ result: { kind: 'release' }, sent: [] })
   })
 
-  test('is used if it lasts exactly as long as needed', async () => {
+  test('is used if it lasts exactly as long as the call needs', async () => {
     expect((await dispatch({ leaseLeftMs: LEASE_NEEDED_MS })).sent).toHaveLength(1)
   })
 
-  test('counts as live for at least 90 % and less than 100 % of its duration in the database', () => {
+  test('is trusted for at least 90 % and less than 100 % of its duration in the database', () => {
     for (const leaseSeconds of [1, 2, 10, 60, 3_600]) {
       expect(trustedLeaseMs(leaseSeconds)).toBeLessThan(leaseSeconds * 1_000)
       expect(trustedLeaseMs(leaseSeconds)).toBeGreaterThanOrEqual(leaseSeconds * 900)

@@ -56,7 +56,7 @@ function leaseItem(railType: string, expiryStreak = 0): LeasedItem {
   return new LeasedItem(item, systemClock.monotonicMs(), 60_000, systemClock)
 }
 
-/** Adds items. Releases at once those that must not wait beside a quarantined item, and returns them. */
+/** Adds items, tells the queue at once that the items it returned are released, and returns these items. */
 function addAndRelease(queue: DispatchQueue, items: readonly LeasedItem[]): LeasedItem[] {
   const batchMates = queue.add(items)
   if (batchMates.length > 0) queue.batchMatesReleased()
@@ -97,7 +97,7 @@ describe('an item whose lease expired once', () => {
     expect(startAll(queue)).toEqual([quarantined])
   })
 
-  test('waits for the running calls of its rail; until then its lane claims nothing', () => {
+  test('waits for its rail’s running calls; its lane claims nothing while the item waits or runs', () => {
     const queue = createQueue()
     const [running, quarantined] = [leaseItem('one'), leaseItem('one', 1)]
     queue.add([running])
@@ -110,7 +110,7 @@ describe('an item whose lease expired once', () => {
     expect(queue.lanesToClaim().flatMap(({ lanes }) => lanes.map(({ railType }) => railType))).toEqual(['two'])
   })
 
-  test('makes the queue release items of its rail that are added while it runs', () => {
+  test('makes add() return further items of its rail, for release, while the item runs', () => {
     const queue = createQueue()
     const [quarantined, late, lateQuarantined] = [leaseItem('one', 1), leaseItem('one'), leaseItem('one', 1)]
     queue.add([quarantined])

@@ -98,7 +98,7 @@ describe('a new outbox item', () => {
     const undone = buildInstruction()
     const orders = qualify(db.as('symphony_ingest'), 'shop_orders')
 
-    // Reading the shop's own table needs USAGE on the schema, which ingest has.
+    // The shop's table is in the outbox schema. Access to it needs USAGE on the schema, which symphony_ingest has.
     for (const [instruction, end] of [
       [kept, 'COMMIT'],
       [undone, 'ROLLBACK'],
@@ -298,8 +298,8 @@ describe('a batch of instructions', () => {
   })
 })
 
-describe('a rolled-back enqueue', () => {
-  test('takes no sequence number and leaves no row', async () => {
+describe('a rollback', () => {
+  test('leaves no row of an enqueue and no gap in the sequence numbers', async () => {
     const { participantId } = await enqueue(db)
     const before = await everything()
     const changedMind = new Error('the caller changed its mind')
@@ -313,7 +313,7 @@ describe('a rolled-back enqueue', () => {
     expect(await enqueue(db, { participantId })).toMatchObject({ sequenceId: 2n })
   })
 
-  test('takes no sequence number if it is rolled back to a savepoint', async () => {
+  test('to a savepoint leaves no gap in the sequence numbers', async () => {
     const participantId = buildInstruction().participantId
     await db.as('symphony_ingest').transaction(async (tx) => {
       await enqueuePaymentOutbox(tx, buildInstruction({ participantId }))
@@ -325,7 +325,7 @@ describe('a rolled-back enqueue', () => {
     expect(await sequenceOf(db, participantId)).toEqual({ taken: [1n, 2n], next: 3n })
   })
 
-  test('takes no number, even if bump_participant_outbox_seq was called directly', async () => {
+  test('leaves no gap after a direct call of bump_participant_outbox_seq', async () => {
     const participantId = buildInstruction().participantId
     const owner = db.as('symphony_owner')
     const bump = `SELECT ${qualify(owner, 'bump_participant_outbox_seq')}($1) AS taken`
@@ -410,7 +410,7 @@ describe('NOTIFY of workers', () => {
     expect(received).toEqual([])
   })
 
-  test('is switched off by a setting, and the enqueue still succeeds', async () => {
+  test('is not sent if notify_enabled is false, and the enqueue still succeeds', async () => {
     await db.queryNoRole('UPDATE symphony_settings SET notify_enabled = false')
     try {
       expect(await notificationsDuring(() => enqueue(db))).toEqual([])

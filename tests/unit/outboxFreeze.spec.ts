@@ -129,7 +129,7 @@ describe('an epoch', () => {
   })
 })
 
-describe('an epoch in restored data', () => {
+describe('the last stored epoch', () => {
   test.for([
     ['another system identifier', 'system_identifier = system_identifier + 1', 'ANOTHER_SERVER'],
     ['another database of this server', 'database_oid = (database_oid::bigint + 1)::oid', 'ANOTHER_DATABASE'],
@@ -145,7 +145,7 @@ describe('an epoch in restored data', () => {
       'system_identifier = system_identifier + 1, synchronous = true',
       'ANOTHER_SERVER',
     ],
-  ] as const)('freezes dispatch for %s', async ([, change, cause]) => {
+  ] as const)('freezes dispatch if it names %s', async ([, change, cause]) => {
     await check()
     await rewindEpoch(db, change)
     expect(await isOpen()).toBe(false)
@@ -160,7 +160,7 @@ describe('an epoch in restored data', () => {
       `timeline = timeline - 1, synchronous = true, beat_at = now() - interval '4 minutes'`,
     ],
     ['no system identifier and no timeline', 'system_identifier = NULL, timeline = NULL'],
-  ] as const)('does not freeze dispatch for %s', async ([, change]) => {
+  ] as const)('does not freeze dispatch if it names %s', async ([, change]) => {
     await check()
     await rewindEpoch(db, change)
     expect(await isOpen()).toBe(true)
@@ -170,7 +170,7 @@ describe('an epoch in restored data', () => {
   test.for([
     ['system identifier', 'pg_control_system()', { system_identifier: null, timeline: expect.any(Number) }],
     ['timeline', 'pg_walfile_name(pg_lsn)', { system_identifier: expect.any(BigInt), timeline: null }],
-  ] as const)('has a NULL %s if the server refuses to show it, without an error', async ([, routine, known]) => {
+  ] as const)('has a NULL %s if the server refuses to show it, and dispatch continues', async ([, routine, known]) => {
     await check()
     await rewindEpoch(db)
     await db.queryNoRole(`REVOKE EXECUTE ON FUNCTION ${routine} FROM PUBLIC`)
@@ -235,7 +235,7 @@ describe('a worker’s epoch record', () => {
     expect((await check(first.record)).record.beatNo).toBe(3n)
   })
 
-  test('records at each heartbeat whether replication is synchronous', async () => {
+  test('is renewed by a check, which also stores whether replication is synchronous', async () => {
     await check()
     await db.queryNoRole('UPDATE dispatch_epochs SET synchronous = true')
     await check()
@@ -391,7 +391,7 @@ describe('while dispatch is frozen', () => {
   })
 })
 
-describe('an operator who freezes or lifts', () => {
+describe('an operator', () => {
   test('lifts a freeze and stores the reason; items older than the freeze have an unknown outcome', async () => {
     const item = await enqueue(db)
     await check()

@@ -190,7 +190,7 @@ describe('a replay of the full trail', () => {
   }
 })
 
-test('only the full trail has events such as LEASE_CLAIMED; HOLD_PLACED is always written', async () => {
+test('the full trail adds events, such as LEASE_CLAIMED, to the events that are always written', async () => {
   await using on = await workAtRandom(4, 0, true)
   await using off = await workAtRandom(4, 0, false)
   expect(await eventTypes(on)).toEqual([...ALWAYS, ...FULL].toSorted())

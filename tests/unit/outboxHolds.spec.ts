@@ -232,7 +232,7 @@ describe('place_outbox_hold', () => {
 })
 
 describe('note_outbox_item', () => {
-  test('records the note, and keeps, sets or clears the assignee', async () => {
+  test('records a note, and keeps the assignee (null), sets it (a name) or clears it (empty text)', async () => {
     const { outboxId } = await enqueue(db, { outcomeTopic: 'orders' })
     await placeOutboxHold(olga.control, outboxId, 'odd')
     const before = await pendingRow(db, outboxId)

@@ -81,7 +81,7 @@ test('an ItemCompleter records DISPATCHED and other outcomes in separate calls i
     expect(await ledger(db, outboxId)).toEqual([index % 6 === 5 ? '1 FAILED' : '1 DISPATCHED'])
 })
 
-test('giveUp() stops retries until the next drain(), after which completions are retried again', async () => {
+test('giveUp() stops retries until the next drain() ends; later completions are retried again', async () => {
   const [first, second] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
   const events: RelayerEvent[] = []
   const emitter = new Emitter<RelayerEvent>()

@@ -169,7 +169,7 @@ describe('record_late_outcome', () => {
 })
 
 describe('a late success', () => {
-  test('is returned as evidence by the next claim, which can complete with its rail reference', async () => {
+  test('is returned as evidence by the next claim; a completion can use its rail reference', async () => {
     const lease = await expiredLease()
     await report(lease, { ...PAID, railCode: '00' })
     const next = await claimOnly(db, lease.railType, { workerId: SUCCESSOR })
@@ -220,7 +220,7 @@ describe('a late success', () => {
     expect(third).toMatchObject({ outcomeUnknown: true, evidence: { lateOutcome: PAID } })
   })
 
-  test('takes precedence over earlier failures and over all later late outcomes', async () => {
+  test('takes precedence over an earlier RETRYABLE and over all later late outcomes', async () => {
     const { lost, next } = await takenOver()
     await report(lost, { state: 'RETRYABLE', errorCode: 'TIMEOUT' })
     expect((await pendingRow(db, lost.outboxId))!.late_outcome).toMatchObject({ state: 'RETRYABLE' })
@@ -314,7 +314,7 @@ describe('a terminal outcome', () => {
 })
 
 describe('a repeated late outcome', () => {
-  test('writes one event and returns the same result', async () => {
+  test('writes one event and returns the result of the first report', async () => {
     const lease = await expiredLease()
     const first = await report(lease, PAID)
     expect(await report(lease, PAID)).toEqual(first)
@@ -332,7 +332,7 @@ describe('a repeated late outcome', () => {
     expect(await eventRows(db, lost.outboxId)).toHaveLength(1)
   })
 
-  test('returns the TERMINAL_BLOCKED event if a completion has contradicted the first report since', async () => {
+  test('returns a TERMINAL_BLOCKED event if a completion contradicted the first report meanwhile', async () => {
     const { lost, next } = await takenOver()
     expect(await report(lost, PAID)).toMatchObject({ eventType: 'LATE_OUTCOME' })
     await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-2' }, SUCCESSOR)

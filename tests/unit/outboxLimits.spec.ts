@@ -28,7 +28,7 @@ const pavel = await createPerson(db, 'pavel')
 const DAY = 86_400
 const REASON = 'as agreed with risk'
 
-/** Unique rail and participant, so that tests share no limit. */
+/** Returns a unique rail and participant, so that tests share no limit. */
 function buildSubject() {
   const unique = randomUUID()
   return { railType: `rail-${unique}`, participantId: `participant-${unique}` }
@@ -176,7 +176,7 @@ describe('a limit on payments', () => {
     await superuser.close()
   })
 
-  test('is unchanged after its proposal is withdrawn; a withdrawn proposal is closed (P7006)', async () => {
+  test('is unchanged after a proposal to change it is withdrawn; that proposal is closed (P7006)', async () => {
     const subject = buildSubject()
     const name = await setLimit(countPerDay('1', subject))
     const proposalId = await proposeOutboxLimit(olga.control, name, countPerDay('5', subject), REASON)
@@ -234,9 +234,9 @@ describe('a limit on payments', () => {
     ['an amount without a currency', { kind: 'amount', limit: '1', windowSeconds: DAY, railType: 'r' }],
     ['an amount without a window', { kind: 'amount', limit: '1', currency: 'EUR', railType: 'r' }],
     ['an approval with a window', approvalAbove('1', 1, { railType: 'r', windowSeconds: DAY })],
-    ['an approval without people', { kind: 'approval', limit: '1', currency: 'EUR', railType: 'r' }],
+    ['an approval without a number of people', { kind: 'approval', limit: '1', currency: 'EUR', railType: 'r' }],
     ['an approval by three people', approvalAbove('1', 3, { railType: 'r' })],
-    ['a currency that is none', amountPerDay('1', { railType: 'r', currency: 'XXX' })],
+    ['a code that is no currency', amountPerDay('1', { railType: 'r', currency: 'XXX' })],
     ['an unknown kind', { kind: 'sum', limit: '1', railType: 'r' }],
     ['an unknown field', { ...countPerDay('1', { railType: 'r' }), window: DAY }],
     ['a limit as a number', { ...countPerDay('1', { railType: 'r' }), limit: 1 }],
@@ -338,7 +338,8 @@ describe('an amount limit', () => {
     expect((await pay('1', subject)).held).toBe('LIMIT_EXCEEDED')
     await age(name, DAY - 1)
     expect((await pay('1', subject)).held).toBe('LIMIT_EXCEEDED')
-    // Payments held since then do not prolong the stop, which ends at most one bucket (DAY / 100) after the window.
+    // Payments held after the limit was exceeded do not prolong the stop. It ends at most one bucket (DAY / 100) after
+    // the window.
     await age(name, DAY / 100 + 1)
     expect((await pay('1', subject)).held).toBeNull()
     expect(await limitOf(name)).toMatchObject({ used: '1', exceededAt: null })
@@ -428,7 +429,7 @@ describe('an amount limit', () => {
     expect(await limitOf(name)).toMatchObject({ used: '150' })
   })
 
-  test('does not count the release of a hold that no limit placed', async () => {
+  test('does not count a payment again when a hold that no limit placed is released', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('100', subject))
     const { outboxId } = await pay('10', subject)
@@ -437,7 +438,7 @@ describe('an amount limit', () => {
     expect(await limitOf(name)).toMatchObject({ used: '10' })
   })
 
-  test('counts and checks a redrive again; a failure does not reduce the usage', async () => {
+  test('checks a redrive like a new payment; a failure does not reduce the usage', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('100', subject))
     const { outboxId } = await pay('60', subject)
@@ -483,30 +484,30 @@ describe('the hold reason LIMIT_UNREADABLE', () => {
   test.each<[what: string, payload: JsonObject]>([
     ['no amount', { currency: 'EUR' }],
     ['no currency', { amount: '1' }],
-    ['a number', { amount: 1, currency: 'EUR' }],
-    ['a null', { amount: null, currency: 'EUR' }],
-    ['an object', { amount: { amount: '1' }, currency: 'EUR' }],
-    ['a list', { amount: ['1'], currency: 'EUR' }],
+    ['a number as amount', { amount: 1, currency: 'EUR' }],
+    ['null as amount', { amount: null, currency: 'EUR' }],
+    ['an object as amount', { amount: { amount: '1' }, currency: 'EUR' }],
+    ['a list as amount', { amount: ['1'], currency: 'EUR' }],
     ['a negative amount', { amount: '-1', currency: 'EUR' }],
-    ['zero', { amount: '0.00', currency: 'EUR' }],
-    ['an exponent', { amount: '1e309', currency: 'EUR' }],
-    ['NaN', { amount: 'NaN', currency: 'EUR' }],
-    ['Infinity', { amount: 'Infinity', currency: 'EUR' }],
-    ['41 digits', { amount: '1'.repeat(41), currency: 'EUR' }],
-    ['60,000 digits', { amount: '1'.repeat(60_000), currency: 'EUR' }],
-    ['a leading zero', { amount: '01', currency: 'EUR' }],
-    ['a plus', { amount: '+1', currency: 'EUR' }],
-    ['a space', { amount: ' 1', currency: 'EUR' }],
-    ['a line end', { amount: '1\n', currency: 'EUR' }],
-    ['a decimal comma', { amount: '1,00', currency: 'EUR' }],
-    ['a point without digits', { amount: '1.', currency: 'EUR' }],
-    ['Arabic digits', { amount: '١', currency: 'EUR' }],
+    ['an amount of zero', { amount: '0.00', currency: 'EUR' }],
+    ['an amount with an exponent', { amount: '1e309', currency: 'EUR' }],
+    ['the amount NaN', { amount: 'NaN', currency: 'EUR' }],
+    ['the amount Infinity', { amount: 'Infinity', currency: 'EUR' }],
+    ['an amount of 41 digits', { amount: '1'.repeat(41), currency: 'EUR' }],
+    ['an amount of 60,000 digits', { amount: '1'.repeat(60_000), currency: 'EUR' }],
+    ['an amount with a leading zero', { amount: '01', currency: 'EUR' }],
+    ['an amount with a plus sign', { amount: '+1', currency: 'EUR' }],
+    ['an amount after a space', { amount: ' 1', currency: 'EUR' }],
+    ['an amount before a line end', { amount: '1\n', currency: 'EUR' }],
+    ['an amount with a decimal comma', { amount: '1,00', currency: 'EUR' }],
+    ['an amount with a point and no decimals', { amount: '1.', currency: 'EUR' }],
+    ['an amount in Arabic digits', { amount: '١', currency: 'EUR' }],
     ['an encrypted amount', { amount: 'symphony.sealed.v1.abc', currency: 'EUR' }],
     ['an encrypted currency', { amount: '1', currency: 'symphony.sealed.v1.abc' }],
-    ['small letters', { amount: '1', currency: 'eur' }],
-    ['a currency without a rule', { amount: '1', currency: 'USD' }],
+    ['a currency in small letters', { amount: '1', currency: 'eur' }],
+    ['a currency without a limit', { amount: '1', currency: 'USD' }],
     ['a currency that is an object', { amount: '1', currency: { currency: 'EUR' } }],
-  ])('holds a payment with %s under an amount or approval limit', async (_what, payload) => {
+  ])('is set under an amount or approval limit for a payment with %s', async (_what, payload) => {
     for (const rule of [amountPerDay('100', {}), approvalAbove('100', 1, {})]) {
       const subject = buildSubject()
       const name = await setLimit({ ...rule, participantId: subject.participantId })
@@ -565,7 +566,7 @@ describe('concurrent enqueues under a limit', () => {
   test('do not wait for each other on one rail; their commits add up', async () => {
     const { railType } = buildSubject()
     const name = await setLimit(countPerDay('3', { railType }))
-    // The first of the two writers locks the row of this payment.
+    // This payment creates a usage row, which the first of the two writers locks.
     await pay('1', { railType })
     const [one, two] = [await openConnection(db, 'symphony_ingest'), await openConnection(db, 'symphony_ingest')]
     for (const connection of [one, two]) {
@@ -580,19 +581,22 @@ describe('concurrent enqueues under a limit', () => {
     await Promise.all([one.close(), two.close()])
   })
 
-  test.each(['REPEATABLE READ', 'SERIALIZABLE'])('are limited, not refused, under %s', async (level) => {
-    const { railType } = buildSubject()
-    const name = await setLimit(countPerDay('2', { railType }))
-    await pay('1', { railType })
-    const connection = await openConnection(db, 'symphony_ingest')
-    await connection.query(`BEGIN ISOLATION LEVEL ${level}`)
-    await connection.query('SELECT 1 FROM pg_class LIMIT 1')
-    await pay('1', { railType })
-    await enqueuePaymentOutboxBatch(connection, [buildInstruction({ railType })])
-    await connection.query('COMMIT')
-    expect(await limitOf(name)).toMatchObject({ used: '3' })
-    await connection.close()
-  })
+  test.each(['REPEATABLE READ', 'SERIALIZABLE'])(
+    'succeed under %s and may exceed the limit by payments newer than their snapshot',
+    async (level) => {
+      const { railType } = buildSubject()
+      const name = await setLimit(countPerDay('2', { railType }))
+      await pay('1', { railType })
+      const connection = await openConnection(db, 'symphony_ingest')
+      await connection.query(`BEGIN ISOLATION LEVEL ${level}`)
+      await connection.query('SELECT 1 FROM pg_class LIMIT 1')
+      await pay('1', { railType })
+      await enqueuePaymentOutboxBatch(connection, [buildInstruction({ railType })])
+      await connection.query('COMMIT')
+      expect(await limitOf(name)).toMatchObject({ used: '3' })
+      await connection.close()
+    },
+  )
 })
 
 test('lease repair deletes expired buckets of limits and skips those that are locked', async () => {

@@ -226,7 +226,7 @@ describe('the failure of an item of a stream', () => {
     expect(await stream.drain()).toEqual([ids[0], ids[2]])
   })
 
-  test('sets blocked on the head if the failed item is behind the head', async () => {
+  test('sets blocked on the head under policy halt if the failed item is behind the head', async () => {
     const stream = new Stream(db)
     await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
     const ids = [await stream.enqueue(), await stream.enqueue()]
@@ -274,7 +274,7 @@ describe('the failure of an item of a stream', () => {
     ])
   })
 
-  test('is handled by a valid policy: set_participant_outbox_policy refuses all others (22023)', async () => {
+  test('is handled by a policy; set_participant_outbox_policy refuses invalid arguments (22023)', async () => {
     const asked: [string | null, string | null][] = [
       ['p', null],
       ['p', 'HALT'],
@@ -313,8 +313,8 @@ async function createTerminalHead() {
   }
 }
 
-describe('a successor enqueued while the head ends', () => {
-  test('is claimable if its enqueue starts before the head’s completion and commits after it', async () => {
+describe('a successor whose enqueue overlaps the completion of the head', () => {
+  test('is claimable after both commits if the enqueue starts first and commits last', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
@@ -324,7 +324,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('is claimable if its enqueue starts and commits while the head’s completion is open', async () => {
+  test('is claimable after both commits if the enqueue runs while the completion is open', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     await completeOn(completer, lease)
     const second = await stream.enqueueOn(enqueuer)
@@ -336,7 +336,7 @@ describe('a successor enqueued while the head ends', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('is claimable if its enqueue starts before the head’s completion and commits first', async () => {
+  test('is claimable after both commits if the enqueue starts first and commits first', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await completeOn(completer, lease)
@@ -453,20 +453,23 @@ describe('a successor enqueued while the head ends', () => {
 })
 
 describe('an open transaction on a stream', () => {
-  test.for(['DISPATCHED', 'FAILED', 'RETRYABLE'] as const)('does not block a completion as %s', async (state) => {
-    const stream = new Stream(db)
-    await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
-    await stream.enqueue()
-    const lease = await stream.claimOnly()
-    const enqueuer = await openTransaction(db, 'symphony_ingest')
-    await stream.enqueueOn(enqueuer)
-    await stream.enqueueOn(enqueuer, false)
-    const completer = await openTransaction(db, 'symphony_executor')
-    await completer.query(`SET LOCAL lock_timeout = '1s'`)
-    expect(await completeOn(completer, lease, state)).toMatchObject({ attemptNo: 1, state })
-    await completer.query('COMMIT')
-    await enqueuer.query('ROLLBACK')
-  })
+  test.for(['DISPATCHED', 'FAILED', 'RETRYABLE'] as const)(
+    'does not block a completion as %s while it enqueues items',
+    async (state) => {
+      const stream = new Stream(db)
+      await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
+      await stream.enqueue()
+      const lease = await stream.claimOnly()
+      const enqueuer = await openTransaction(db, 'symphony_ingest')
+      await stream.enqueueOn(enqueuer)
+      await stream.enqueueOn(enqueuer, false)
+      const completer = await openTransaction(db, 'symphony_executor')
+      await completer.query(`SET LOCAL lock_timeout = '1s'`)
+      expect(await completeOn(completer, lease, state)).toMatchObject({ attemptNo: 1, state })
+      await completer.query('COMMIT')
+      await enqueuer.query('ROLLBACK')
+    },
+  )
 
   test('does not block an enqueue while it completes the head', async () => {
     const stream = new Stream(db)
@@ -481,7 +484,7 @@ describe('an open transaction on a stream', () => {
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('does not block a claim', async () => {
+  test('does not block a claim while it completes the head or enqueues an item', async () => {
     const stream = new Stream(db)
     await stream.enqueue()
     const completer = await openTransaction(db, 'symphony_executor')
@@ -651,7 +654,7 @@ describe('a redrive in an ordered stream', () => {
     expect(await stream.drain()).toEqual([ids[0], again, ids[2]])
   })
 
-  test('is refused (P7006) while the stream is not halted, and goes first once it is paused', async () => {
+  test('is refused (P7006) unless the stream is halted or paused; after the resume it goes first', async () => {
     const { stream, ids } = await halted()
     const proposal = await propose(olga, ids[0], 'REDRIVE')
     await resume(stream)

@@ -44,7 +44,7 @@ const executor = db.as('symphony_executor')
 
 type Outcome = JsonObject & { readonly outcomeNo: number; readonly state: string }
 
-/** Returns the outcome messages of a payment in order. The stream has the outbox id of its first item. */
+/** Returns the outcome messages of a payment in order. Their stream is named by the outbox id of its first item. */
 async function outcomes(firstId: string): Promise<Outcome[]> {
   const { rows } = await db.queryNoRole<{ payload: Outcome }>(
     `SELECT payload FROM payment_outbox_pending WHERE participant_id = $1 AND is_message ORDER BY sequence_id`,
@@ -121,7 +121,7 @@ describe('an outcome message', () => {
     expect((await readFailedItems(db.as('symphony_readonly'), undecided)).items).toEqual([])
   })
 
-  test('goes to the replacement’s own topic if it names one, even in a batch', async () => {
+  test('goes to the replacement’s own topic, or else to that of the replaced payment, in a batch', async () => {
     const [own, inherited] = [await enqueueFailed(db, withTopic()), await enqueueFailed(db, withTopic())]
     const other = withTopic()
     const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [
@@ -261,7 +261,7 @@ describe('an outcome message at the retry ceiling', () => {
     expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: 'OUTCOME_NOT_DELIVERED', attempt_count: 20 })
   })
 
-  test('has waited up to six hours between attempts', async () => {
+  test('has waited up to six hours between two attempts', async () => {
     const { delays } = await failDelivery(19)
     expect(Math.max(...delays)).toBeGreaterThan(0.8 * 21_600 - 1)
     expect(Math.max(...delays)).toBeLessThanOrEqual(21_600)

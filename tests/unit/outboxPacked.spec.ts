@@ -13,6 +13,7 @@ import { useTestDatabase } from '../support/database.js'
 /**
  * Tests that results packed into one row, which the library reads, equal those of the functions with one row per item.
  */
+
 const db = await useTestDatabase()
 
 const TRACE = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01 vendor=a b'

@@ -119,17 +119,17 @@ describe.for(KINDS)('an item leased before a pause of its %s', (kind) => {
   test.for(['DISPATCHED', 'FAILED'] as const)('can end as %s', async (state) => {
     const { stream, lease } = await leasedAndPaused()
     const second = await stream.enqueue()
-    // The claim verifies that the item is blocked.
+    // This claim verifies that the second item is blocked.
     expect(await stream.claimed()).toEqual([])
     expect(await complete(db, lease, { state })).toMatchObject({ state, held: false })
     expect(await stream.claimed()).toEqual([])
-    // A claim skips a paused rail as a whole. The other kinds mark items, so that a claim does not read them.
+    // A claim skips a paused rail as a whole. Pauses of other kinds mark items as blocked, so that no claim reads them.
     expect(await pendingRow(db, second)).toMatchObject({ blocked: kind !== 'rail' })
     await resume(kind, stream)
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('can be renewed, end as RETRYABLE or be released, and is not claimed again', async () => {
+  test('can be renewed, end as RETRYABLE or be released; it is claimed again only after a resume', async () => {
     const { stream, lease } = await leasedAndPaused()
     await renewOutboxLease(db.as('symphony_executor'), lease, WORKER, 3_600)
     await complete(db, lease, { state: 'RETRYABLE', retryDelaySeconds: 0 })
@@ -295,7 +295,7 @@ describe.for(MARKING_KINDS)('an item enqueued during a resume transaction of its
   // A pause of a stream does not concern unordered items.
   const flags = kind === 'stream' ? [true] : [true, false]
 
-  test('is claimable if its enqueue starts before the resume and commits after it', async () => {
+  test('is claimable after both commits if the enqueue starts first and commits last', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       const item = await stream.enqueueOn(enqueuer, ordered)
@@ -306,7 +306,7 @@ describe.for(MARKING_KINDS)('an item enqueued during a resume transaction of its
     }
   })
 
-  test('is claimable if its enqueue starts and commits during the resume', async () => {
+  test('is claimable after both commits if the enqueue runs while the resume is open', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       await resumeOutbox(operator, kind, stream.participantId, 'go on')
@@ -461,7 +461,7 @@ describe.for(MARKING_KINDS)('a resume of a %s', (kind) => {
     }
   }
 
-  test('unblocks the next item if the resume waits for the head’s completion or its rollback', async () => {
+  test('waits for the head’s open completion; the next item is claimable once the head has ended', async () => {
     for (const outcome of ['COMMIT', 'ROLLBACK']) {
       const { stream, lease, second, completer, operator } = await createFixture()
       await completeOn(completer, lease)
@@ -475,7 +475,7 @@ describe.for(MARKING_KINDS)('a resume of a %s', (kind) => {
     }
   })
 
-  test('unblocks the next item if the head’s completion waits for the resume', async () => {
+  test('makes the head’s completion wait; the next item is claimable once a resume has committed', async () => {
     for (const outcome of ['COMMIT', 'ROLLBACK']) {
       const { stream, lease, second, completer, operator } = await createFixture()
       await resumeOutbox(operator, kind, stream.participantId, 'go on')
@@ -490,7 +490,7 @@ describe.for(MARKING_KINDS)('a resume of a %s', (kind) => {
     }
   })
 
-  test('unblocks the next item although its enqueue and the completion overlap the resume', async () => {
+  test('unblocks an item enqueued during the head’s completion, which commits after the resume', async () => {
     const stream = new Stream(db)
     const operator = await openTransaction(db, 'symphony_control')
     // The pause is not committed yet. Enqueue and claim do not see it, so the head is leased.
@@ -583,7 +583,7 @@ test('a claim leaves a blocked item with an expired lease to lease repair', asyn
   expect(await ledger(db, outboxId)).toEqual(['1 ZOMBIE_REQUEUE'])
 })
 
-test('a participant and its stream, both paused, stay paused until both are resumed', async () => {
+test('an ordered item is claimable only once the pauses of its participant and stream both end', async () => {
   for (const order of [['participant', 'stream'] as const, ['stream', 'participant'] as const]) {
     const stream = new Stream(db)
     const [ordered, unordered] = [await stream.enqueue(), await stream.enqueue(false)]
@@ -681,7 +681,7 @@ describe('a pause of everything', () => {
     expect(await claim(db, payment.railType)).toHaveLength(2)
   })
 
-  test('still accepts renewals, completions, releases, late outcomes and repair', async () => {
+  test('does not stop renewals, completions, releases, late outcomes or repair', async () => {
     const executor = db.as('symphony_executor')
     const { railType } = await enqueue(db)
     for (const _ of [1, 2, 3]) await enqueue(db, { railType })

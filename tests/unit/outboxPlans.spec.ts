@@ -29,7 +29,7 @@ const LARGE_TABLES = [
 
 /** Number of items per operation. */
 const BATCH = 50
-/** Maximum number of rows per scan. An operation may read each item before, under and after the lock. */
+/** Maximum number of rows per scan: four reads of each item, such as before, under and after its lock. */
 const ROWS_MAX = 4 * BATCH
 
 const CROWDED_RAIL = 'rail-crowded'
@@ -49,7 +49,8 @@ interface Operation {
 }
 
 const OPERATIONS: Readonly<Record<string, Operation>> = {
-  // These operations come first, while the tables are empty, because the planner then prefers sequential scans.
+  // The two enqueues of many items come first. In an empty database no row exists yet, and the planner then prefers
+  // sequential scans.
   'enqueue of many items': ingest('enqueue_payment_outbox_batch', async () => {
     const rows = Array.from({ length: BATCH }, () => instructionValues())
     return [0, 1, 2, 3, 4].map((column) => rows.map((row) => row[column]))

@@ -28,7 +28,7 @@ import {
 
 /**
  * Tests every role with every object and every right, on existing rows. The objects come from the catalog, so that a
- * new one without an entry here fails. The expected rights are listed here, after the specification.
+ * new one without an entry here fails. The expected rights are listed here, as the specification gives them.
  */
 
 /** PUBLIC is a login without any role. */
@@ -252,7 +252,7 @@ describe.each(ACTORS)('actor %s', (actor) => {
       `ALTER SCHEMA ${schema} RENAME TO mine`,
       `DROP SCHEMA ${schema} CASCADE`,
     ]) {
-      // Replacing a function needs its owner. PostgreSQL may check the schema first.
+      // Only its owner may replace a function. PostgreSQL may check the right to create in the schema first.
       expect([statement, await outcomeOf(actor, statement)]).toEqual([statement, '42501'])
     }
   })
@@ -326,7 +326,7 @@ test('symphony roles have no login, no attribute and no membership in each other
   expect(owners.rows).toEqual([])
 })
 
-test('symphony_auth has rights on the schema, on keys and on sessions only', async () => {
+test('symphony_auth has rights only on the schema and on four functions of keys and sessions', async () => {
   const { rows } = await db.queryNoRole(
     `SELECT CASE classid WHEN 'pg_proc'::regclass THEN objid::regproc::text ELSE 'the schema' END AS object,
        deptype AS kind, classid = 'pg_proc'::regclass OR objid = $1::regnamespace AS known

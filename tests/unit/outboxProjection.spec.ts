@@ -57,7 +57,7 @@ async function found(outboxId: string): Promise<Record<string, unknown> | undefi
   return rows[0]
 }
 
-/** Returns the counts per minute, hour and day, by rail and participant, without those that are 0. */
+/** Returns the counts of a rail other than 0, per minute, hour and day, in total and for one participant. */
 async function counts(railType: string): Promise<Record<string, unknown>> {
   const { rows } = await db.queryNoRole<{ key: string; counts: object }>(
     `SELECT s.grain || ' ' || CASE s.participant_id WHEN '' THEN 'all' ELSE 'one' END AS key,
@@ -228,7 +228,7 @@ test('latency_range returns the smallest range end that is at least the latency'
 })
 
 describe('reads of counts over time', () => {
-  test('refuse an empty range, and a range of more than 1,500 points', async () => {
+  test('refuse a range that ends before it starts, and a range of more than 1,500 points', async () => {
     const [from, to] = [new Date('2026-01-01T00:00:00Z'), new Date('2026-01-03T00:00:00Z')]
     await expect(readSeries(readonly(), { from: to, to: from })).rejects.toMatchObject({ argument: 'from' })
     await expect(readSeries(readonly(), { from, to, grain: 'minute' })).rejects.toMatchObject({ argument: 'grain' })
@@ -314,7 +314,7 @@ describe('searches of the search table', () => {
     expect(await findItems(readonly(), `ref-${word.slice(0, 20)}`, { limit: 9 })).toEqual([paid.outboxId])
   })
 
-  test('leave out a rail if a later declaration masks its amounts', async () => {
+  test('by currency leave out a rail whose amounts a later declaration masks', async () => {
     const { filter, railType } = await three()
     await call(executor(), 'declare_outbox_rail', [railType, true, JSON.stringify({ '/amount': 'masked' }), 'w', true])
     expect((await searchProjected(auditor(), { ...filter, limit: 9 })).ids).toEqual([])
@@ -340,7 +340,7 @@ describe('searches of the search table', () => {
     })
   })
 
-  test('need a currency to compare amounts, and sort a range of amounts by amount', async () => {
+  test('need a currency to compare amounts, and one exact amount to sort a currency by time', async () => {
     const limit = 9
     for (const wrong of [{ amountMin: '1' }, { amountMax: '1' }, { sort: 'largest' } as const]) {
       await expect(searchProjected(auditor(), { ...wrong, limit })).rejects.toMatchObject({ argument: 'currency' })
@@ -374,7 +374,7 @@ async function hashesOf(destination: string): Promise<number> {
 }
 
 describe('DestinationHasher', () => {
-  test('finds payments by destination in any spelling, with other filters, page by page', async () => {
+  test('lets searches find a destination in any case and spacing, with filters, page by page', async () => {
     const account = `DE89 ${randomUUID()}`
     const railType = `rail-${randomUUID()}`
     await declare(railType, { '/destination': 'masked' })
@@ -400,7 +400,7 @@ describe('DestinationHasher', () => {
     expect(await narrowProjected(auditor(), [pending.outboxId, randomUUID()], of)).toEqual([pending.outboxId])
   })
 
-  test('leaves out undeclared rails and destinations that are or become encrypted', async () => {
+  test('stores no encrypted destination; searches skip undeclared rails and those encrypted later', async () => {
     const account = randomUUID()
     const payload = { destination: account }
     const [encrypted, later, undeclared] = [`rail-${randomUUID()}`, `rail-${randomUUID()}`, `rail-${randomUUID()}`]
@@ -479,7 +479,7 @@ test('searchItems lists a held item before and after its block is projected, unt
   await db.queryNoRole(`DELETE FROM payment_search WHERE state = 'HELD' AND rail_type = $1`, [railType])
 })
 
-test('purge_ledger_projection deletes only rows past their retention, at most one batch', async () => {
+test('purge_ledger_projection deletes only rows past their retention, at most one batch per call', async () => {
   const railType = `rail-${randomUUID()}`
   await enqueue(db, { railType })
   await project()
@@ -514,7 +514,7 @@ test('purge_ledger_projection deletes only rows past their retention, at most on
   expect(rows).toEqual([{ found: 1, kept: 1, keptOfWorkers: 1 }])
 })
 
-/** Content of the projected tables, as text. */
+/** Returns the content of the projected tables, as text. */
 async function tables(): Promise<Record<string, string>> {
   const texts: Record<string, string> = {}
   for (const table of ['payment_search', 'outbox_series', 'outbox_attempt_series', 'outbox_worker_series']) {

@@ -96,7 +96,7 @@ describe('unserved_outbox_rails', () => {
   })
 })
 
-describe('POST /v1/instructions', () => {
+describe('POST /v1/instructions or /v1/instructions/batch', () => {
   test('warns of a rail that no worker has served yet or for 25 hours', async () => {
     const rail = newRail()
     const first = buildInstruction(rail)
@@ -127,7 +127,7 @@ describe('POST /v1/instructions', () => {
     expect(await post(buildInstruction(rail))).toMatchObject({ warnings: [warningOf(rail)] })
   })
 
-  test('returns one warning per rail for a batch, beside its items', async () => {
+  test('returns one warning per unserved rail for a batch, beside its items', async () => {
     const [served, one, two] = [newRail(), newRail(), newRail()]
     await declare(served, { serving: true })
     const response = await fixture.call('/v1/instructions/batch', {
@@ -217,7 +217,7 @@ function wordsOf({ instructionId, participantId, railType, payload }: OutboxInst
 }
 
 describe('symphony enqueue', () => {
-  test('warns on stderr and in --json, and exits with 0', async () => {
+  test('warns of an unserved rail on stderr and in --json, and exits with 0', async () => {
     const instruction = buildInstruction(newRail())
     const { railType } = instruction
     const output = await run(...wordsOf(instruction))
@@ -230,7 +230,7 @@ describe('symphony enqueue', () => {
     expect(JSON.parse(silent.stdout)).not.toHaveProperty('warnings')
   })
 
-  test('--file warns once per rail', async () => {
+  test('with --file warns once per unserved rail', async () => {
     const [served, missing] = [newRail(), newRail()]
     await declare(served, { serving: true })
     const file = join(await mkdtemp(join(tmpdir(), 'payments-')), 'payments.ndjson')

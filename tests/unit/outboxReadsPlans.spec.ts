@@ -21,7 +21,7 @@ import { useTestDatabase } from '../support/database.js'
 /** Tests that each query reads rows in proportion to its result, not to the ledger of 20,000 items. */
 
 const ITEMS = 20_000
-/** Number of pending items, as many as a search reads for one page. */
+/** Number of pending items: the most that a search reads for one page. */
 const PENDING = 50_000
 const db = await useTestDatabase({ countBranches: false })
 beforeAll(async () => {
@@ -66,7 +66,7 @@ beforeAll(async () => {
        timestamptz '2026-01-31 00:00:00+00' + make_interval(mins => n / 200), '', 50, 1
      FROM generate_series(0, ${ITEMS - 1}) n`,
   )
-  // Findings of one run. The two oldest are critical, and one of 256 is open.
+  // Findings of one run. Two of the three oldest are critical, and one of 256 is open.
   await db.queryNoRole(
     `INSERT INTO reconciliation_runs VALUES (gen_random_uuid(), 'sepa', 'csv', '', '', '{}', '{}', now(),
        now() + interval '1 day', 1, false, now(), now(), 0, '{}', '{}', '', '', gen_random_uuid(), 'ann', now());
@@ -81,7 +81,7 @@ beforeAll(async () => {
      SELECT finding_id, gen_random_uuid(), 'ann', 'settled', now() FROM reconciliation_findings f
      WHERE NOT EXISTS (SELECT FROM reconciliation_open_findings o WHERE o.finding_id = f.finding_id)`,
   )
-  // Holds every 500th item. The search table has all of these but five, which only events record.
+  // Inserts pending items and holds every 500th. The search table has all held ones but five, which only events record.
   await db.queryNoRole(
     `INSERT INTO payment_outbox_pending (outbox_id, instruction_id, participant_id, sequence_id, idempotency_key, rail_type,
        payload, hold_reason, held_by, held_at)
@@ -223,7 +223,7 @@ test.each<[string, (role: Queryable) => Promise<unknown>]>([
   expect(read()).toBeLessThanOrEqual(30 * LIMIT)
 })
 
-test('a list of a rare state returns an empty page with the next cursor after 50,000 items', async () => {
+test('a search for a rare state stops after 50,000 items, with an empty page and the next cursor', async () => {
   const { role, read } = explained()
   const page = await searchItems(role, { state: 'BLOCKED', limit: LIMIT })
   expect(page).toEqual({ ids: [], next: expect.any(String) })

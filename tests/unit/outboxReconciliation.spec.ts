@@ -50,7 +50,7 @@ describe('finish_reconciliation', () => {
     expect(await findingsOf(db, run.runId)).toEqual([])
   })
 
-  test('reports a payment that two debits name as paid twice, in one finding', async () => {
+  test('reports a payment that several debits name as paid twice, in one finding', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const run = await reconcileEntries(db, railType, [{ outboxId }, { outboxId }, { outboxId }])
     expect(run.counts).toEqual({ ...NOTHING, paidTwice: 1 })
@@ -86,14 +86,14 @@ describe('finish_reconciliation', () => {
     }
   })
 
-  test('reports a debit in a later file as paid twice if an earlier file had one', async () => {
+  test('reports a payment as paid twice if an earlier file already had a debit for it', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     await reconcileEntries(db, railType, [{ outboxId }])
     const second = await reconcileEntries(db, railType, [{ outboxId }])
     expect(second.counts).toEqual({ ...NOTHING, paidTwice: 1 })
   })
 
-  test('reports a debit of another amount or currency as critical', async () => {
+  test('reports a debit of another or no amount, or of another currency, as critical', async () => {
     const railType = rail()
     const paid = [
       await enqueuePaid(db, { railType }),
@@ -193,7 +193,7 @@ describe('finish_reconciliation', () => {
     expect(await eventRows(db, outboxId)).toEqual([])
   })
 
-  test('uses the first reference of an entry that names a payment, and ignores messages', async () => {
+  test('uses the first of up to 20 references that names a payment, and ignores messages', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const message = await enqueueMessage(buildInstruction({ railType }), { tx: db.as('symphony_ingest') })
     const unknown = Array.from({ length: 17 }, () => randomUUID())
@@ -440,7 +440,7 @@ describe('a held payment that the bank paid', () => {
 })
 
 describe('close_reconciliation_finding', () => {
-  test('closes a finding once, and adds an event with person and reason to the payment', async () => {
+  test('closes a finding once, and adds an event with the finding and the reason to the payment', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const run = await reconcileEntries(db, railType, [{ outboxId }, { outboxId }])
     const { findingId } = (await findingsOf(db, run.runId))[0]!
@@ -534,7 +534,7 @@ describe('stage_reconciliation_entries', () => {
     [10, 'p_return_codes', ['x'.repeat(36)]],
     [11, 'p_positions', [0]],
     [2, 'p_accounts', []],
-  ] as const)('refuses argument %i, %s: %j', async ([n, name, value]) => {
+  ] as const)('refuses argument %i, %s: %j (22023)', async ([n, name, value]) => {
     const valid: unknown[] = [['payout'], [null], ['B-1'], [null], [null], ['1'], ['EUR'], [null], [null], [null], [1]]
     const error = await failureOf(call(control, 'stage_reconciliation_entries', valid.with(n - 1, value)))
     expect(error).toMatchObject({ sqlstate: '22023', message: expect.stringContaining(name) })

@@ -161,7 +161,7 @@ describe('redrives of one payment', () => {
     const item = await enqueueFailed(db)
     const first = await redrive(item.outboxId)
     await end(item.railType, 'FAILED')
-    // This redrive is proposed before the first redrive is paid, and approved after it.
+    // This redrive is proposed before the second redrive is paid. Its approval is tried afterwards.
     const stale = await propose(olga, item.outboxId, 'REDRIVE')
     const second = await redrive(first)
     await end(item.railType, 'DISPATCHED')
@@ -172,7 +172,7 @@ describe('redrives of one payment', () => {
     expect(await keysOf(item.instructionId)).toHaveLength(3)
   })
 
-  test('create one item if two proposals are approved eight times concurrently (P7006)', async () => {
+  test('create one item if eight approvals of two proposals race; seven are refused (P7006)', async () => {
     const item = await enqueueFailed(db)
     const first = await redrive(item.outboxId)
     await end(item.railType, 'FAILED')
@@ -284,7 +284,7 @@ describe('a redrive proposal', () => {
 })
 
 describe('a pending redrive, after a late outcome of an earlier item,', () => {
-  test('is held as EARLIER_ITEM_PAID if the outcome is a success; an event names that item', async () => {
+  test('is held as EARLIER_ITEM_PAID if the outcome is a success; an event names the earlier item', async () => {
     const lease = await enqueueAndClaim(db)
     await complete(db, lease, { state: 'FAILED', railReference: 'r-1' })
     const redriven = await redrive(lease.outboxId)

@@ -74,7 +74,7 @@ describe('propose_payment_outbox', () => {
     expect(await replacementOf(replaced)).toBe(item.outboxId)
   })
 
-  test('needs READ COMMITTED, a reason, and a payment that can be replaced (40001, 22023, P7017)', async () => {
+  test('refuses REPEATABLE READ (40001), an overlong reason, and an irreplaceable payment (P7017)', async () => {
     const open = await enqueue(db)
     expect(await reasonOf(proposePaymentOutbox(ingest(), replacing(open), 'again'))).toBe('PENDING')
     const long = proposePaymentOutbox(ingest(), buildInstruction(), 'x'.repeat(1_001))
@@ -332,7 +332,7 @@ describe('a replaced payment', () => {
     await operator.close()
   })
 
-  test('has its pending replacement held if a late report says that the rail paid it', async () => {
+  test('has its pending replacement held after a late report of its own success', async () => {
     const lease = await failedLease()
     const second = replacing(lease)
     const { outboxId } = await enqueuePaymentOutbox(ingest(), second)
@@ -360,7 +360,7 @@ describe('a replaced payment', () => {
     expect(await reasonOf(replace({ ...lease, outboxId: redrivenAs }))).toBe('REPORTED_PAID')
   })
 
-  test('does not change the hold of a replacement that an operator already holds', async () => {
+  test('leaves an operator’s hold of its replacement unchanged after its own late success', async () => {
     const lease = await failedLease()
     const { outboxId } = await replace(lease)
     await placeOutboxHold(olga.control, outboxId, 'please wait')

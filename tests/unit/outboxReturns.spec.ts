@@ -231,7 +231,7 @@ test('an outcome topic gets one RETURNED message per return, with its code and m
 })
 
 describe('the TypeScript library', () => {
-  test('refuses an amount with more digits than its currency has, before any query', async () => {
+  test('refuses an amount that its currency does not allow, and an unknown currency', async () => {
     for (const [amount, currency] of [
       ['10.501', 'EUR'],
       ['1.5', 'JPY'],
@@ -322,7 +322,7 @@ describe('invariant I11 of the audit (returns)', () => {
   })
 })
 
-test('two payments of one rail can have returns with the same reference', async () => {
+test('two payments can have returns with the same reference', async () => {
   const one = await enqueuePaid(db)
   const other = await enqueuePaid(db)
   expect(await record(one.outboxId)).toMatchObject({ created: true })

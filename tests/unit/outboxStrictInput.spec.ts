@@ -756,7 +756,7 @@ async function attempt(name: string, overrides: Arguments): Promise<Outcome> {
   }
 }
 
-/** Returns all text of an error. JSON leaves out its message. */
+/** Returns all text of an error: its message, which JSON leaves out, and its other fields. */
 function messagesIn(error: unknown): string {
   const refusal = refusalIn(error)
   return `${refusal.message} ${JSON.stringify(refusal)}`
@@ -830,7 +830,7 @@ function numbers(written: string, count: number): string {
   return `('{"a": [' || repeat('${written}, ', ${count - 1}) || '${written}]}')::jsonb`
 }
 
-/** Returns a payload of `depth` nested objects, the outermost included. */
+/** Returns a payload of `depth` nested objects, the outermost included. The innermost may be an array. */
 function nested(depth: number, innermost: 'object' | 'array' = 'object'): string {
   const end = innermost === 'object' ? '{}' : '[]'
   return `(repeat('{"a":', ${depth - 1}) || '${end}' || repeat('}', ${depth - 1}))::jsonb`

@@ -252,7 +252,7 @@ describe('the roll-up of attempt tallies', () => {
     expect(await rowCount('outbox_attempt_tallies')).toBe(0)
   })
 
-  test('does not block a completion and leaves uncommitted tallies for the next time', async () => {
+  test('does not block a completion, and leaves uncommitted tallies for the next roll-up', async () => {
     const lease = await enqueueAndClaim(db)
     const completer = await openTransaction(db, 'symphony_executor')
     await completer.query(`SET LOCAL lock_timeout = '1s'`)
@@ -269,7 +269,7 @@ describe('the roll-up of attempt tallies', () => {
     expect(await totals()).toMatchObject({ dispatched: 2 })
   })
 
-  test('processes 10,000 tallies at a time', async () => {
+  test('processes at most 10,000 tallies per call', async () => {
     await db.queryNoRole(
       'INSERT INTO outbox_attempt_tallies SELECT clock_timestamp(), 1, 0, 0, 0 FROM generate_series(1, 10001)',
     )
@@ -332,7 +332,7 @@ const count = (itemsMin: number) => db.queryNoRole('SELECT count_outbox_queue($1
 const changeStored = (sql: string) => db.queryNoRole(`UPDATE outbox_queue_counts SET ${sql}`)
 const readonly = () => db.as('symphony_readonly')
 const status = () => readOutboxStatus(readonly())
-/** Leaves out the ages, which grow between two reads. */
+/** Returns the counts without the ages, which grow between two reads. */
 const countsOf = (all: object) => Object.entries(all).filter(([, value]) => typeof value === 'bigint')
 
 async function storedParts(): Promise<number | null> {

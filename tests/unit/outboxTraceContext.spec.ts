@@ -51,7 +51,7 @@ test('a repeated enqueue from another trace returns the first item, with its fir
   expect(await keptOf(first.outboxId)).toEqual({ pending: TRACEPARENT, identity: TRACEPARENT })
 })
 
-test('a redrive keeps the traceparent of its payment', async () => {
+test('a redrive keeps the traceparent of its payment, not the tracestate', async () => {
   const ann = await createPerson(db, 'ann')
   const bob = await createPerson(db, 'bob')
   const failed = await enqueueFailed(db, { traceContext: `${TRACEPARENT} vendor=a` })
@@ -105,7 +105,7 @@ describe('an enqueue with a trace context', () => {
   })
 })
 
-test('encodeTraceContext drops an invalid tracestate and keeps the traceparent', () => {
+test('encodeTraceContext drops an invalid tracestate, and both if the traceparent is invalid', () => {
   for (const tracestate of ['x'.repeat(513), 'vendor=é', 'a\r\nb', '', 7, undefined, ['a=1', 'b=2']]) {
     expect(encodeTraceContext(TRACEPARENT, tracestate)).toBe(TRACEPARENT)
   }

@@ -221,13 +221,13 @@ describe('an item of unknown outcome', () => {
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ hold_reason: 'the bank denies it' })
   })
 
-  test('stays unknown after a RETRYABLE completion without outcomeUnknown', async () => {
+  test('keeps its unknown outcome after a RETRYABLE completion without outcomeUnknown', async () => {
     const lease = await unknownLease()
     expect(await complete(db, lease, { state: 'RETRYABLE' })).toEqual({ attemptNo: 2, state: 'RETRYABLE', held: false })
     expect((await makeDueAndClaim(db, lease)).outcomeUnknown).toBe(true)
   })
 
-  test('becomes known by a RETRYABLE completion with outcomeUnknown: false', async () => {
+  test('gets a known outcome by a RETRYABLE completion with outcomeUnknown: false', async () => {
     const lease = await unknownLease()
     await complete(db, lease, { state: 'RETRYABLE', outcomeUnknown: false })
     const next = await makeDueAndClaim(db, lease)

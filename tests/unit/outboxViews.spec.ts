@@ -192,7 +192,7 @@ describe('outbox_operational_status', () => {
     })
   })
 
-  test('shows the lease of a leased item and its age', async () => {
+  test('shows the lease of a leased item and the age of the lease', async () => {
     const lease = await enqueueAndClaim(db)
     await db.queryNoRole(
       `UPDATE payment_outbox_pending SET claimed_at = now() - interval '90 seconds' WHERE outbox_id = $1`,

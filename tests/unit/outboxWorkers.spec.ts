@@ -88,7 +88,7 @@ test('heartbeats of workers that return after 3 days do not wait for each other'
   const first = await openTransaction(db, 'symphony_executor')
   const second = await openTransaction(db, 'symphony_executor')
   for (const connection of [first, second]) await connection.query(`SET LOCAL lock_timeout = '1s'`)
-  // Each transaction has locked its own row, and sees the row of the other as three days old.
+  // The lock imitates an open heartbeat of fleet-2. The first heartbeat sees that row as 3 days old and must skip it.
   const lock = await openTransaction(db)
   await lock.query(`SELECT FROM outbox_workers WHERE worker_id = 'fleet-2' FOR UPDATE`)
   await heartbeatOutboxWorker(first, 'fleet-1')
@@ -167,13 +167,13 @@ const breakers = (states: Record<string, string>) => ({
 
 const shown = async (of: object) =>
   (await history(of)).breakerChanges.map(({ at, ...change }) => Object.assign(change, { at: new Date(at) }))
-/** Expected [dispatched, failed, retried] of the last 12 intervals, latest first, summed over this many series. */
+/** Returns [dispatched, failed, retried] of the last 12 intervals, latest first, summed over this many series. */
 const expected = (times: number) => Array.from({ length: 12 }, (_, n) => [n * times, (n + 1) * times, (n + 2) * times])
 
 describe('the history of circuit breakers', () => {
   test('has each change once, latest first, and is kept when the worker is removed', async () => {
     const [workerId, sepa, swift] = ['changing', 'history-sepa', 'history-swift']
-    // A breaker that was not reported before was closed.
+    // A breaker that was never reported counts as closed.
     const opened = await beat(workerId, breakers({ [sepa]: 'open', [swift]: 'closed' }))
     await beat(workerId, breakers({ [sepa]: 'open', [swift]: 'closed' }))
     const halfOpened = await beat(workerId, breakers({ [sepa]: 'half-open', [swift]: 'closed' }))

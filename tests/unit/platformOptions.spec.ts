@@ -50,7 +50,7 @@ describe('PRIM-POSTGRES-API-002 platform options', () => {
       ['databases[1]'],
     ],
     [
-      'several faults and reports them at once',
+      'several faults, all reported at once',
       [{ name: '', url: '', schema: '' }, eu, { ...eu, name: 'Eu' }],
       ['databases[0].name', 'databases[0].schema', 'databases[0].url', 'databases[2].name', 'databases[2]'],
     ],

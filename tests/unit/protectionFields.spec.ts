@@ -71,7 +71,7 @@ describe('maskPayload', () => {
     })
   })
 
-  test('keeps the exact text if no field is masked, and masks an unreadable payload as a whole', () => {
+  test('keeps the exact text if no field is masked; a payload that it cannot parse becomes a mask', () => {
     const exact = '{"n": 1.50}'
     expect(maskPayloadText(exact, fields)).toEqual({ text: exact, masked: false })
     expect(maskPayloadText('{"iban": 0.1234567890123456789}', fields)).toEqual({ text: '••••', masked: true })

@@ -169,7 +169,7 @@ describe('retryAfterMs of a rail answer', () => {
     [-1, undefined],
     [Number.NaN, undefined],
     ['5', undefined],
-  ])('is limited to 1 s to 24 h: %s becomes %s', async (retryAfterMs, expected) => {
+  ])('is limited to 1 s to 24 h, or dropped if invalid: %s becomes %s', async (retryAfterMs, expected) => {
     const verdict = await callRail(answering({ outcome: 'retryable', code: 'LATER', retryAfterMs }), railRequest())
     expect(verdict.retryAfterMs).toBe(expected)
   })
@@ -246,7 +246,7 @@ describe('an error of the adapter', () => {
   })
 
   it.each(['terminal', 'retryable', 'unknown'] as const)(
-    'has card numbers redacted, and so has the message of an answer “%s”',
+    'is redacted like the message of an answer “%s”, which loses its card number',
     async (outcome) => {
       const verdict = await callRail(
         railOf(() => Promise.resolve({ outcome, code: 'C1', message: 'card 4111 1111 1111 1111 says no' })),

@@ -97,7 +97,7 @@ describe('runRailContract', () => {
     await rm(folder, { recursive: true })
   })
 
-  it('reports which rules it skipped, and why', async () => {
+  it('reports the reason for each skipped rule', async () => {
     const sandbox = new Sandbox()
     const rail: Rail = { type: 'unaskable', onUnknown: 'hold', dispatch: (request) => sandbox.pay(request) }
     const results = await runRailContract(rail, { payload: PAYABLE })
@@ -257,7 +257,7 @@ describe('runRailContract', () => {
       expect(await brokenRules(sandbox, { listPayments })).toEqual([LISTED])
     })
 
-    it('are reported if the sample payload has no account', async () => {
+    it('are reported if accountOf returns no account for the sample payload', async () => {
       expect(await brokenRules(new Sandbox(), { accountOf: () => '' })).toEqual(['the sample payload has an account'])
     })
 

@@ -107,7 +107,7 @@ describe('loadRails', () => {
     ['a settling time of a week', { settleMs: 604_800_000 }],
     ['one call at a time', { concurrency: 1 }],
     ['one call in a thousand seconds', { rate: { perSecond: 0.001 } }],
-    ['hundred thousand calls a second', { rate: { perSecond: 100_000 } }],
+    ['a hundred thousand calls a second', { rate: { perSecond: 100_000 } }],
     ['a table of codes', { codes: { A: 'success', B: 'terminal', C: 'retryable', D: 'unknown', E: 'absent' } }],
     ['a destination kind', { destination: 'iban' }],
     ['a destination check', { destination: () => true }],

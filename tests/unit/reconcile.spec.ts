@@ -58,7 +58,7 @@ interface Given extends Partial<ReconcileOptions> {
   readonly tools?: Partial<ReconcileTools>
 }
 
-/** Reconciles lines of NDJSON as control, without settlement days. */
+/** Reconciles lines of NDJSON as control, with 0 settlement days unless given. */
 function run(rail: string, lines: readonly Line[] | string, { role = control, tools, ...options }: Given = {}) {
   const statement = bytesOf(typeof lines === 'string' ? lines : textOf(lines))
   const given = { rail, statement, format: 'ndjson', settlementDays: 0, ...options } as const
@@ -276,7 +276,7 @@ describe('a reconciliation that fails', () => {
     ['a wrong format', { format: 'mt940' }, 'format: expected camt053'],
     ['a path instead of bytes', { statement: 'book.xml' }, 'statement: expected a stream of bytes'],
     ['text instead of bytes', { statement: Readable.from(['x']) }, 'statement: expected a stream of bytes'],
-    ['a period without end', { from: new Date(), to: new Date(0) }, 'to: expected a time after from'],
+    ['a period that ends before it starts', { from: new Date(), to: new Date(0) }, 'to: expected a time after from'],
     ['a wrong time', { from: new Date('x') }, 'from: expected a valid Date'],
     ['settlement before the payment', { settlementDays: -1 }, 'settlementDays: expected a whole number from 0 to 60'],
     ['no period', {}, 'from: expected a time, because the statement has no period'],
@@ -371,7 +371,7 @@ function observed(): { readonly role: Queryable; readonly calls: readonly string
   return { role: { schema: db.schema, query }, calls }
 }
 
-describe('encrypted amounts in a reconciliation', () => {
+describe('amounts that the database cannot read, in a reconciliation', () => {
   test('are refused without the master keys, and nothing is stored (VAULT_KEYS_MISSING)', async () => {
     const { type, outboxId } = await encrypted('10.50')
     const refused = storingNothing(() => run(type, [debit(outboxId)]))
@@ -385,7 +385,7 @@ describe('encrypted amounts in a reconciliation', () => {
   test.each([
     ['10.50', { matched: 1 }],
     ['10.05', { amountDiffers: 1 }],
-  ])('are compared with the master keys: %s', async (amount, counts) => {
+  ])('are decrypted with the master keys and compared: %s', async (amount, counts) => {
     const { type, outboxId, fixture } = await encrypted(amount)
     const result = await run(type, [debit(outboxId)], { tools: { vault: fixture.vault } })
     expect(result.counts).toEqual({ ...NOTHING, ...counts })
@@ -470,7 +470,7 @@ describe('readFindings and readReconciliationRuns', () => {
     [{ state: 'all' }, 'state: expected one of open, closed'],
     [{ severity: 'high' }, 'severity: expected one of critical'],
     [{ limit: 0 }, 'limit: expected a whole number'],
-  ])('refuse an unknown filter: %j', async (search, message) => {
+  ])('refuse an invalid value of a filter: %j', async (search, message) => {
     await expect(readFindings(control, search)).rejects.toThrow(message)
   })
 })

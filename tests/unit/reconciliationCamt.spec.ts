@@ -202,7 +202,7 @@ describe('the camt reader', () => {
     expect(one.entries).toMatchObject([{ amount: '10.00', currency: 'EUR' }])
   })
 
-  test('returns the instructed amount and currency of each payment', async () => {
+  test('returns the booked amount of a payment, or the instructed one if its currency differs', async () => {
     const { entries } = await readAll(camtXml(SHAPES['several currencies']!), { format: 'camt054' })
     expect(entries.map(({ amount, currency }) => `${amount} ${currency}`)).toEqual([
       '1200 JPY',
@@ -298,7 +298,7 @@ describe('the camt reader', () => {
   })
 })
 
-/** Statements with any mix of present and absent fields. */
+/** Returns random statements with any mix of present and absent fields. */
 function randomDocument(): fc.Arbitrary<CamtDocument> {
   const id = fc.uuid().chain((uuid) => fc.constantFrom(uuid, uuid.replaceAll('-', ''), uuid.toUpperCase()))
   const reference = fc.oneof(id, fc.constantFrom('NOTPROVIDED', 'NONREF', 'RF18 5390', 'a & b < c', 'Ä€😀'))

@@ -11,7 +11,10 @@ import { openHttpFixture } from '../support/httpFixture.js'
 import { enqueueFailed, enqueuePaid, enqueueUnknown } from '../support/outboxPeople.js'
 import { findingsOf, reconcileEntries } from '../support/reconciliation.js'
 
-/** Tests where results of reconciliation appear: metrics, alerts and timelines. */
+/**
+ * Tests the places that show results of reconciliations: the status, metrics, alerts, GET /v1/outbox/{outboxId} and
+ * `symphony show`.
+ */
 
 const db = await useTestDatabase()
 const fixture = closeAfterAll(await openHttpFixture(db))
@@ -47,7 +50,7 @@ test('the status counts open findings by kind, and has the age of each rail’s 
   })
 })
 
-test('a dry run of a reconciliation adds no open finding', async () => {
+test('a dry run of a reconciliation adds no open finding and no statement to the status', async () => {
   await withTestDatabase(async (fresh) => {
     const { outboxId, railType } = await enqueuePaid(fresh)
     await reconcileEntries(fresh, railType, [{ outboxId }, { outboxId }], { dryRun: true })
@@ -66,7 +69,7 @@ test('the status counts at most 10,000 findings of a kind', async () => {
   })
 })
 
-test('alerts fire for paid twice and for a paid FAILED payment, not for a paid held payment', async () => {
+test('alerts fire for a payment paid twice and a paid FAILED payment, not for a paid held one', async () => {
   await withTestDatabase(async (fresh) => {
     const firing = async () => {
       const alerts = await new AlertWatch().evaluate(await readSystemStatus(fresh.database))
@@ -87,7 +90,7 @@ test('alerts fire for paid twice and for a paid FAILED payment, not for a paid h
   })
 })
 
-test('SymphonyReconciliationLate names the rails without a recent statement, the oldest first', async () => {
+test('SymphonyReconciliationLate names rails without a recent statement, oldest statement first', async () => {
   const status = await readSystemStatus(db.database)
   const rails = [
     { rail: 'sepa', ageSeconds: 300_000 },

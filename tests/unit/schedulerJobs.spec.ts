@@ -38,7 +38,7 @@ async function jobOf(name: string) {
   return job
 }
 
-/** Moves the next due time back by this interval, as if no scheduler had run since. */
+/** Moves the next due time back by this interval, as if no scheduler had run for that long. */
 async function moveBack(name: string, interval: string): Promise<void> {
   await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = next_due_at - $2::interval WHERE job_name = $1', [
     name,
@@ -230,7 +230,7 @@ describe('runs of due jobs', () => {
     expect(await runsOf(name)).toHaveLength(1)
   })
 
-  test('PRIM-POSTGRES-SCHED-009 are not created for an older revision of the job', async () => {
+  test('PRIM-POSTGRES-SCHED-009 are not created for an older revision of the job or a paused job', async () => {
     const cron = quietCron()
     const name = await createJob(db, { cron })
     await moveBack(name, '5 minutes')

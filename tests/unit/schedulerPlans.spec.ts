@@ -11,7 +11,7 @@ import { WORKER } from '../support/outboxItems.js'
  */
 
 const BATCH = 50
-/** Maximum number of rows per scan. A call may read each row before, under and after the lock. */
+/** Maximum number of rows per scan: six reads of each row, such as before, under and after its lock. */
 const ROWS_MAX = 6 * BATCH
 
 const KINDS = [
@@ -94,7 +94,8 @@ describe.each(KINDS)('$plural in a shared table', (kind) => {
     expect(scans.filter(({ type, rows }) => type === 'Seq Scan' || rows > ROWS_MAX)).toEqual([])
   })
 
-  // A plain SELECT has no planner settings and needs statistics. It runs last: the functions must not need statistics.
+  // A plain SELECT has no planner settings and needs statistics. This test runs last, because the functions must not
+  // need them.
   test.each([
     ['ready timers', `scheduler_timers WHERE state = 'READY' ORDER BY due_at, timer_id`],
     ['runs of one job', `scheduler_job_runs WHERE job_name = 'crowd' ORDER BY scheduled_for DESC`],

@@ -109,7 +109,7 @@ test('the last line of --json has the verdict and all results, the same for the 
 })
 
 test.each([['broken'], ['breaks off']])(
-  'a scenario with the defect “%s” exits with 1 and prints how to repeat it',
+  'a run with the defect “%s” exits with 1 and prints how to repeat the scenario',
   async (defect) => {
     const { exitCode, output, page } = await run(
       ['--seed', '7', '--payments', '50'],
@@ -123,7 +123,7 @@ test.each([['broken'], ['breaks off']])(
   },
 )
 
-test('a short run keeps the section of a full run and removes sections of unknown scenarios', async () => {
+test('a short run keeps sections of full runs and other families, and removes unknown scenarios', async () => {
   const full = await run(['--seed', '7'], [buildScenario('R2')])
   const before = `${full.page}\n## R99\n\ngone\n\n## S1\n\nanother family\n`
   const { page, output } = await run(['--short', '--seed', '8'], [buildScenario('R2')], before)

@@ -9,23 +9,23 @@ function buildGauge(valueAt: (second: number) => number, limit = { factor: 1.1, 
   return { name: 'workerMib', points, ...limit }
 }
 
-test('a gauge whose last quarter stays within factor and slack has no defect', () => {
+test('findGrowth accepts a last quarter of the run that equals the second × factor + slack', () => {
   const atLimit = buildGauge((second) => (second < 300 ? 100 : 120))
   expect(findGrowth([atLimit], SECONDS)).toEqual([])
   expect(describeGauge(atLimit, SECONDS)).toBe('100 → 120')
 })
 
-test('a gauge whose last quarter exceeds factor and slack is a defect with both medians', () => {
+test('findGrowth reports a last quarter above the second × factor + slack, with both medians', () => {
   const leak = buildGauge((second) => 100 + second)
   expect(findGrowth([leak], SECONDS)).toEqual(['workerMib grew from 250 to 450, expected at most 285'])
 })
 
-test('the first and third quarter, and peaks in less than half of a quarter, do not count', () => {
+test('findGrowth ignores quarters 1 and 3 of a run, and peaks in under half a quarter’s points', () => {
   const peaks = buildGauge((second) => (second < 100 || (second >= 200 && second < 300) || second % 3 === 0 ? 999 : 50))
   expect(findGrowth([peaks], SECONDS)).toEqual([])
 })
 
-test('a gauge without a measurement in a compared quarter is a defect', () => {
+test('findGrowth reports a gauge without a measurement in the second or last quarter of the run', () => {
   const { points, ...gauge } = buildGauge(() => 1)
   const early = { ...gauge, points: points.filter(({ at }) => at < 300) }
   expect(findGrowth([early], SECONDS)).toEqual(['workerMib was not measured in the second and the last quarter'])

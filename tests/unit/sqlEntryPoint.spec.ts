@@ -30,7 +30,7 @@ test('the SQL wrappers claim and complete a payment and detect a lost lease', as
   expect(recorded.state).toBe('DISPATCHED')
 })
 
-test('each wrapper has the name of its SQL function, except two that call several functions', async () => {
+test('each wrapper, except two of the scheduler, has the name of its SQL function', async () => {
   const wrappers = [sql.outbox, sql.inbox, sql.scheduler, sql.lease].flatMap((namespace) => Object.keys(namespace))
   const { rows } = await db.queryNoRole<{ proname: string }>(
     'SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = $1::regnamespace',

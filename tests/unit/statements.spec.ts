@@ -86,7 +86,7 @@ describe('npm run statements', () => {
     expect((await readFile(out, 'utf8')).split('<TxDtls>').length - 1).toBe(expected.entries)
   })
 
-  test('refuses an unknown kind of error with exit code 2, and writes no file', async () => {
+  test('refuses an unknown kind of error with exit code 2 and lists the known kinds', async () => {
     await expect(statements('--errors', 'paidThrice=1')).rejects.toMatchObject({
       code: 2,
       stderr: expect.stringContaining('expected one of paidTwice'),

@@ -161,7 +161,7 @@ test('drain throws if work is left after roundsMax', async () => {
   await symphony.drain({ rails: [rail], throughTime: true })
 })
 
-test('advance moves payments, messages, timers and leases forward by the same time', async () => {
+test('advance makes the same time pass for payments, messages, timers and leases', async () => {
   const hour = 3_600_000
   const later = new Date(Date.now() + hour)
   const rail = memoryRail({ type: 'later', onUnknown: 'hold' })
