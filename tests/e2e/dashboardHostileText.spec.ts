@@ -136,7 +136,7 @@ function squeezed(text: string): string {
   return text.replaceAll(/\s+/g, '')
 }
 
-test('scripts in 20 attempts of one payment, and in its payload, are shown as text', async () => {
+test('scripts in 18 attempts of one payment, and in its payload, are shown as text', async () => {
   const { db } = fixture
   const text = HOSTILE_TEXTS[0] ?? ''
   const [item] = (

@@ -365,7 +365,7 @@ export class World {
     })
   }
 
-  /** Whether another worker may still send a request for this item. */
+  /** Whether a worker, other than `except`, may still send a request for this item or has one on its way. */
   #isOnItsWay(item: number, except?: 0 | 1): boolean {
     return this.state.jobs.some(
       (job, worker) =>

@@ -29,7 +29,7 @@ test('every rule of the exploration is broken by at least one seeded fault', () 
   expect(new Set(FAULTS.map(({ rule }) => rule))).toEqual(new Set(RULES))
 })
 
-test('the trace of a violation names each step and its worker in plain English', () => {
+test('the trace of a violation describes each step in plain English, with its worker if any', () => {
   const fault = FAULTS.find(({ name }) => name.startsWith('a worker resends'))!
   expect(explore([faultyWorld(fault)], fault.steps).found).toEqual({
     rule: 'no blind resend',

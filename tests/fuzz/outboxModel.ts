@@ -637,7 +637,10 @@ export class OutboxModel {
     this.#end(item, decision)
   }
 
-  /** Requires that no item of the payment is pending, paid, cancelled or reported paid. */
+  /**
+   * Requires that no item of the payment is pending, paid, cancelled or reported paid, and that no other payment
+   * replaces it.
+   */
   protected requireRedrivable(item: Item): void {
     const reasons = new Set(
       this.#payment(item).flatMap((one) => {

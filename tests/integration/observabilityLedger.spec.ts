@@ -31,7 +31,7 @@ afterAll(async () => {
   await fixture.close()
 })
 
-/** Worker that leases items and dies. Its claims reach no metric, and it writes nothing to the ledger. */
+/** Worker that leases items and dies. Its claims reach no metric, and it records no outcome. */
 const DEAD = 'dead'
 const REPAIRER = 'repairer'
 let relayers = 0

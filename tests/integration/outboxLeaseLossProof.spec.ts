@@ -328,7 +328,7 @@ describe('a worker that lost its lease', () => {
     await Promise.all([successor.close(), late.close()])
   })
 
-  test('holds the item as RETRYABLE if the late success commits before FAILED of the next holder', async () => {
+  test('turns a later FAILED of the next holder into a held RETRYABLE by its late success', async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
     const next = await claimOnly(db, lost.railType, { workerId: 'successor' })

@@ -380,7 +380,7 @@ describe('a fleet with fewer connections than databases', () => {
     expect(visitsInRounds).toBe(0)
   })
 
-  test('serves a database until its queue is empty with selection drain-first', async () => {
+  test('serves a database until its queue is empty if selection is drain-first', async () => {
     const order: string[] = []
     const left = new Map(all().map(({ name }) => [name, 3]))
     const done = gate()

@@ -176,7 +176,7 @@ describe.for(MODES)('an event listener that %s', (mode) => {
     ])
   })
 
-  test('does not make a scheduler enqueue a due timer or run twice', async () => {
+  test('causes no second message of a due timer or job run in a scheduler', async () => {
     const { seen, listener } = failing<SchedulerEvent>(mode, logEvents(brokenLog))
     const { topic } = await createTimer(db)
     const job = await createJob(db)

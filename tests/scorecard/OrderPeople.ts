@@ -101,7 +101,10 @@ export class OrderPeople {
     })
   }
 
-  /** Proposes what the rail book says. An unpaid payment is retried, failed or, if nothing was sent, cancelled. */
+  /**
+   * Proposes what the rail book says. An unpaid payment is retried, failed or, unless its outcome is unknown, cancelled.
+   * A message is retried.
+   */
   async #decide({
     outbox_id: outboxId,
     is_message: isMessage,
@@ -172,7 +175,10 @@ const HELD_ITEMS = `
     AND NOT EXISTS (SELECT FROM payment_outbox_proposals q WHERE q.outbox_id = p.outbox_id AND q.status = 'OPEN')
   LIMIT ${PASS_MAX}`
 
-/** Payments that failed and were neither cancelled nor redriven before. */
+/**
+ * Failed payments with `payload.redriven` that are no redrives, were not cancelled, and have neither a redrive nor an
+ * open proposal.
+ */
 const REDRIVABLE_ITEMS = `
   SELECT a.outbox_id FROM payment_outbox_attempts a JOIN payment_outbox_identities i USING (outbox_id)
   WHERE a.state = 'FAILED' AND a.action <> 'cancelled' AND a.payload ? 'redriven' AND i.redrive_of IS NULL

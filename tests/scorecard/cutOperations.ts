@@ -247,8 +247,8 @@ async function completion(
 }
 
 /**
- * Returns problems of an error after a cut. The error must name the lost connection, and its disposition must not
- * contradict the tables.
+ * Returns problems of an error after a cut. It must be a DatabaseError whose disposition is not fatal, and not retry if
+ * the tables show that the call was committed.
  */
 export function wrongError(error: unknown, isCommitted: boolean | undefined): readonly string[] {
   if (!(error instanceof DatabaseError)) return [`the error is not a DatabaseError: ${String(error)}`]

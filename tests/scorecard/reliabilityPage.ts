@@ -1,6 +1,6 @@
 import type { Figures } from './Scenario.js'
 
-/** Section of a scenario with its latest run. */
+/** Latest result of a scenario, as its section of the page shows it. */
 export interface ScenarioResult {
   readonly id: string
   readonly title: string

@@ -612,7 +612,7 @@ function shown(key: string): string {
 }
 
 describe('a stolen login of the HTTP API', () => {
-  test("cannot propose or approve without a person's key (P7016, P7007)", async () => {
+  test("cannot approve without an operate key (P7016), nor with the proposer's key (P7007)", async () => {
     await withTestDatabase(async (own) => {
       const { login, control } = await gatewayOf(own)
       const alice = await createKey(own, { scopes: ['operate'], owner: 'alice' })

@@ -24,7 +24,7 @@ export interface InboxWorkerProcessOptions {
   readonly concurrency: number
 }
 
-/** Each handler inserts one effect in its transaction. Some fail afterwards, at random. */
+/** Program of the process. Its handler inserts one effect per message through `tx`, and 5 % of first attempts then fail. */
 const PROGRAM = `
 const [, inboxPath, dbPath, options] = process.argv
 const { InboxWorker } = await import(inboxPath)

@@ -320,7 +320,10 @@ async function reseal(client: Queryable, rowsMax: number): Promise<void> {
   }
 }
 
-/** Recomputes each block that contains the item, but not the blocks after it. Returns the changed blocks. */
+/**
+ * Recomputes each block that contains the identity or an attempt of the item. The other blocks keep their hashes. Returns
+ * the numbers of the changed blocks.
+ */
 async function rehashBlocksOf(client: Queryable, outboxId: string): Promise<string[]> {
   const source = databaseSource(client)
   const changed: string[] = []
@@ -345,7 +348,7 @@ async function rehashBlocksOf(client: Queryable, outboxId: string): Promise<stri
   return changed
 }
 
-/** Changes every row of an item. */
+/** Changes the identity and every attempt of a random item. Returns its id. */
 async function rewritePayment(client: Queryable, random: Random): Promise<string> {
   const identity = await pickRow(client, 'payment_outbox_identities', random)
   const outboxId = identity.key
