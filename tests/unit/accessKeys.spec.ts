@@ -63,7 +63,7 @@ describe('the text of an API key', () => {
 })
 
 describe('an API key', () => {
-  test('authenticates by its secret and returns its scopes, owner, participants and expiry', async () => {
+  test('authenticates only by its secret, and returns its scopes, owner, participants and expiry', async () => {
     const expiresAt = new Date('2099-01-01T00:00:00Z')
     const { key } = await made({
       scopes: ['ingest', 'audit'],
@@ -345,7 +345,7 @@ describe('a session of the dashboard', () => {
     return (await readBrowserSessions(control)).find((one) => one.sessionId === sessionId)
   }
 
-  test('authenticates by its secret, is listed without it, and ends at sign-out', async () => {
+  test('authenticates and signs out only with its secret, and is listed without the secret', async () => {
     const session = await createSession()
     const { issuer, seconds: _, ...granted } = SIGN_IN
     const { expiresAt } = session

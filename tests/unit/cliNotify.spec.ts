@@ -154,7 +154,7 @@ describe('a notice of an alert', () => {
 })
 
 describe('an alert with --notify', () => {
-  test('and its end are each sent once by two processes, even after a restart', async () => {
+  test('and its end are each sent once although two processes watch, even after a restart', async () => {
     const channel = channelOf('json')
     let firing = [HELD]
     const both = [notifierOf({ channel, firing: () => firing }), notifierOf({ channel, firing: () => firing })]

@@ -11,7 +11,7 @@ const bytesOf = (names: readonly string[]) =>
   names.reduce((bytes, name) => bytes + gzipSync(readFileSync(join(folder, name)), { level: 9 }).length, 0)
 const textOf = (name: string) => readFileSync(join(folder, name), 'utf8')
 
-/** Files that are loaded later: charts, payment dialogs and pages that are opened rarely. */
+/** Files that the first page does not load: charts, payment dialogs and pages that are opened rarely. */
 const LATER =
   /uPlot|actions|BulkDialog|Contradictions|Databases|Dispatch|EnqueueForm|Inbox|KindChoices|Leases|Limits|Rail|[Rr]econciliation|ReplaceDialog|Scheduler|SeriesPanel|SignIn|TextField|Worker/
 

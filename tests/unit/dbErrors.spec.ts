@@ -329,7 +329,7 @@ describe("an error of the caller's client", () => {
     const broken: Queryable = { query: () => Promise.reject(thrown) }
     const failure = call(broken, 'claim_outbox_batch', [])
     await expect(failure).rejects.toMatchObject({ code, disposition: 'unknown', cause: thrown })
-    // Before COMMIT nothing is recorded, so a retry is safe. After a programming error it would fail again.
+    // Before COMMIT nothing is recorded, so a retry is safe. A retry after a programming error would fail again.
     const disposition = code === 'CLIENT_FAILED' ? 'fatal' : 'retry'
     expect(toDatabaseError(thrown, { phase: 'uncommitted' })).toMatchObject({ code, disposition })
   })

@@ -184,7 +184,7 @@ describe.for(['none', 'transaction'] as const)('a transaction with pooler %s', (
     expect(await entries()).toEqual([1, 2, 3])
   })
 
-  test('is independent of transactions of another Database', async () => {
+  test('may run inside the callback of a transaction of another Database', async () => {
     const other = fixture.open({ pooler })
     await database.transactionAsRole(fixture.worker, async (tx) => {
       await other.transactionAsRole(fixture.worker, (inner) => inner.query(INSERT, [1]))

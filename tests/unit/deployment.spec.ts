@@ -7,7 +7,7 @@ import { PUBLIC_FUNCTIONS } from '../support/sqlFunctions.js'
 let db: TestDatabase
 const schema = testSchema()
 
-/** Gives each test of a group its own database. Copying a deployed one takes a third of the time of a deployment. */
+/** Gives each test of a group its own database. Copying a deployed one is faster than a deployment. */
 function eachWith(content: 'deployed' | 'empty'): void {
   beforeEach(async () => {
     db = await createTestDatabase({ content, countBranches: false })

@@ -39,7 +39,7 @@ async function database(content: 'deployed' | 'empty'): Promise<TestDatabase> {
 }
 
 describe('on the command line', () => {
-  test('deploy and doctor take the database from flags', async () => {
+  test('deploy and doctor take database and schema from flags', async () => {
     const db = await database('empty')
     const target = ['--database-url', db.url, '--schema', 'Pay "Out" box']
     expect(await runProgram({}, 'deploy', ...target)).toMatchObject({
@@ -73,7 +73,7 @@ describe('on the command line', () => {
     })
   })
 
-  test('deploy and doctor take the database from the environment', async () => {
+  test('deploy and doctor take database and schema from the environment', async () => {
     const db = await database('empty')
     const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: 'elsewhere' }
     const deployed = await run(env, 'deploy', '--json')
@@ -83,7 +83,7 @@ describe('on the command line', () => {
     expect(JSON.parse(examined.stdout)).toMatchObject({ ok: true, schema: 'elsewhere' })
   })
 
-  test('doctor prints its findings and exits with 1, as text and as JSON', async () => {
+  test('doctor prints its findings as text or JSON and exits with 1, until deploy --reapply', async () => {
     const db = await database('deployed')
     const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema }
     await db.queryNoRole('DROP INDEX ix_pending_claimable')

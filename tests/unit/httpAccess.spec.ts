@@ -293,7 +293,7 @@ describe('the database role of a route', () => {
     }
   })
 
-  test('must belong to a gateway login for operate and ingest (OPERATE_UNAVAILABLE)', async () => {
+  test('must belong to a gateway login on routes of operate and ingest (OPERATE_UNAVAILABLE)', async () => {
     const dumb = await openHttpFixture(db, { roles: { mayActFor: async () => false } })
     onTestFinished(() => dumb.close())
     await unchanged(async () => {

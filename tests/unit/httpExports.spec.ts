@@ -21,7 +21,7 @@ import { createPerson } from '../support/outboxPeople.js'
 const db = await useTestDatabase()
 const fixture = closeAfterAll(await openHttpFixture(db))
 
-/** Rows of the exported list, more than two pages. */
+/** Number of rows of the exported list: more than two pages of 500. */
 const ROWS = 1_001
 const RAIL = 'exported'
 beforeAll(async () => {
@@ -119,7 +119,7 @@ describe('an export of a list over HTTP', () => {
     )
   })
 
-  test('has only the rows of its participants if the key is restricted to participants', async () => {
+  test('has only the rows of the participants to which its key is restricted', async () => {
     const { key } = await createKey(db, { owner: 'shop', scopes: ['read'], participants: ['odd'] })
     const text = await textAt(`/v1/outbox?rail=${RAIL}&format=csv`, { authorization: `Bearer ${key}` })
     expect([...new Set(recordsOf(text).map(({ participantId }) => participantId))]).toEqual(['odd'])

@@ -166,7 +166,7 @@ describe('GET /v1/outbox', () => {
     }
   })
 
-  test('filters by destination with scope audit, and refuses until all destinations are hashed', async () => {
+  test('filters by destination for scope audit; refuses without all hashes or the search key', async () => {
     const destination = 'DE89 3704 0044 0532 0130 00'
     const item = await enqueue(db, { railType: 'paid-to', participantId: 'payer', payload: { destination } })
     await call(db.as('symphony_executor'), 'declare_outbox_rail', ['paid-to', true, '{}', 'w', true])

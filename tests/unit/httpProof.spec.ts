@@ -57,7 +57,7 @@ async function fill(rows: number): Promise<void> {
   }
 }
 
-/** Seals a block of more than 128 rows, in which the path of a row has eight hashes. */
+/** Seals a block of more than 128 rows, so that the proof of a row has three groups of up to four hashes. */
 async function sealWithOthers(): Promise<void> {
   await fill(130)
   await ledger.sealAll(10_000)

@@ -127,7 +127,7 @@ describe('a statement uploaded over HTTP', () => {
     expect(await bodyOf(await read(run))).toMatchObject({ openFindings: 0 })
   })
 
-  test('hides account and references from a key without the scope audit', async () => {
+  test('shows account and references only to a key with the scope audit', async () => {
     const [day, outboxId] = [nextDay(), await dispatched('hidden')]
     const answer = await upload(line(outboxId, day, { amount: '99.00', bankReference: 'BK-hidden' }), { as: 'pavel' })
     const seen = [
@@ -150,7 +150,7 @@ describe('a statement uploaded over HTTP', () => {
     expect(await (await read('/v1/findings')).text()).toContain('BK-hidden')
   })
 
-  test('returns the first run when it is sent again', async () => {
+  test('is answered with the first run when it is sent again', async () => {
     const file = line(await dispatched('again'), nextDay())
     const first = await bodyOf(await upload(file))
     expect(await bodyOf(await upload(file, { as: 'pavel' }))).toMatchObject({ runId: first['runId'], repeated: true })

@@ -11,7 +11,7 @@ import { bodyOf, createKey, openHttpFixture, problemOf, type HttpFixture } from 
 import { enqueue } from '../support/outboxItems.js'
 import { enqueueUnknown } from '../support/outboxPeople.js'
 
-/** Tests of the sign-in at an identity provider and of its sessions. A browser tests them in tests/e2e. */
+/** Tests of the sign-in at an identity provider and of its sessions. tests/e2e tests both in a browser. */
 
 const db = await useTestDatabase()
 const PUBLIC_URL = 'https://symphony.example.com/'
@@ -295,7 +295,7 @@ describe('a failed identity provider', () => {
 })
 
 describe('a session of the dashboard', () => {
-  test('is refused on every route without the dashboard’s header and origin, and changes nothing', async () => {
+  test('is refused on every route without the dashboard’s header or origin, and changes nothing', async () => {
     const cookie = await signIn()
     const routes = fixture.routes.filter(({ access }) => access !== 'open' && access !== 'signature')
     expect(routes.length).toBeGreaterThan(35)

@@ -138,7 +138,7 @@ test('GET /v1/stream with a key restricted to participants sends only their chan
   expect(bound.dataOf('status')).toEqual([])
 })
 
-test('GET /v1/stream continues after an outage of the database', async () => {
+test('GET /v1/stream continues after its connections to the database were cut', async () => {
   const proxy = await TcpProxy.before(db.url)
   onTestFinished(() => proxy.close())
   const url = new URL(db.url)

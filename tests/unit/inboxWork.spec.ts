@@ -299,7 +299,7 @@ describe('the attempt limit of an inbox message', () => {
 })
 
 describe('Inbox.fail', () => {
-  test('makes the message dead at once, and neither ack, abandon nor a claim changes it', async () => {
+  test('makes the message dead at once; a later ack, abandon or claim does not change it', async () => {
     const claim = await enqueuedAndClaimed(db)
     await store.fail([{ ...claim, error: 'malformed' }])
     expect(await rowOf(db, claim)).toMatchObject({ state: 'dead', last_error: 'malformed', ended_at: expect.any(Date) })
@@ -355,7 +355,7 @@ describe('Inbox.revive', () => {
 })
 
 describe('Inbox.purge', () => {
-  test('removes messages done before the retention time, oldest first, in batches', async () => {
+  test('removes messages that were done more than keepSeconds ago, oldest first, in batches', async () => {
     await withTestDatabase(async (own) => {
       const retention = new Inbox(own.database, { workerId: WORKER })
       const claims: InboxClaim[] = []

@@ -289,7 +289,7 @@ describe('loss of a lease', () => {
     expect(lease.fencingToken).toBe(1n)
   })
 
-  test('PRIM-POSTGRES-LEASE-008 makes tryRenewNow return false if only the local deadline has passed', async () => {
+  test('PRIM-POSTGRES-LEASE-008 makes tryRenewNow return false if only the local deadline passed', async () => {
     const resource = buildResource()
     const clock = movableClock()
     const lease = await acquire(resource, {}, new Leases(db.as('symphony_executor'), { clock }))

@@ -218,7 +218,7 @@ describe('a batch of expired outbox leases', () => {
     expect(await repair()).toEqual([{ outboxId: bad.outboxId, attemptNo: 1 }])
   })
 
-  test('is repaired even if the ledger refuses as many items as the batch size', async () => {
+  test('is repaired except refused items, even if the ledger refuses as many as the batch size', async () => {
     const bad = [await buildLease(), await buildLease()]
     const good = await leases(3)
     await expireAll([...bad, ...good])
