@@ -16,7 +16,7 @@ export const SUPERUSER = 'postgres'
 /** Creates the cluster and its password, unless another process has just created them. */
 export async function createCluster(home: ClusterHome, binaries: Binaries, deadline: Deadline): Promise<void> {
   try {
-    // Checked first, so that a folder that is no cluster is refused before the seconds of initdb.
+    // Checked first, so that a folder that is no cluster is refused before initdb runs, which takes seconds.
     if (await isFree(home.clusterPath)) {
       await createAtomically(home.clusterPath, folderMode(home.account), async (unfinished) => {
         const password = randomBytes(24).toString('base64url')

@@ -19,7 +19,7 @@ export type EmbeddedErrorCode =
   | 'EMBEDDED_START_TIMEOUT'
   /** No server runs in this folder. */
   | 'EMBEDDED_NOT_RUNNING'
-  /** The server belongs to a live process, and `force` was not given. */
+  /** The server was not started `detached`, so it belongs to a process, and `force` was not given. */
   | 'EMBEDDED_OWNED'
   /** The server did not end in time. */
   | 'EMBEDDED_STOP_TIMEOUT'

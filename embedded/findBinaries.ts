@@ -123,7 +123,7 @@ async function namesIn(folder: string): Promise<readonly string[]> {
 /** Programs of one PostgreSQL, which run as the server's account. */
 export interface Binaries {
   readonly binPath: string
-  /** Major version: 18. */
+  /** Major version, such as 18. */
   readonly version: number
 }
 
@@ -152,11 +152,9 @@ async function tryOut(binPath: string, home: ClusterHome): Promise<Binaries> {
 }
 
 interface Link {
-  /**
-   * File that the link leads to, relative to the folder above `native`: `native/lib/libpq.so.5.18`. `target` is the
-   * path of the link, relative to the same folder.
-   */
+  /** File that the link leads to, relative to the folder above `native`: `native/lib/libpq.so.5.18`. */
   readonly source: string
+  /** Path of the link itself, relative to the same folder. */
   readonly target: string
 }
 

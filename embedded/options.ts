@@ -19,8 +19,8 @@ export interface StartOptions {
    */
   readonly port?: number | undefined
   /**
-   * Server settings, as in postgresql.conf. They override the launcher's own settings and do not affect an adopted
-   * server.
+   * Server settings, as in postgresql.conf. They override the launcher's defaults, but settings that the launcher
+   * needs, such as `port`, are refused. They do not affect an adopted server.
    */
   readonly settings?: Readonly<Record<string, string>> | undefined
   /** Whether the server keeps running when this process ends, until `stopEmbedded`. @default false */
@@ -37,7 +37,7 @@ export interface StartOptions {
 }
 
 export interface StopOptions {
-  /** Whether to stop even a server that belongs to a live process. @default false */
+  /** Whether to stop even a server that was not started `detached`. @default false */
   readonly force?: boolean | undefined
   /** Timeout of the fast stop. After it the server quits at once and recovers at the next start. @default 30000 */
   readonly stopTimeoutMs?: number | undefined
@@ -83,7 +83,7 @@ export function resolveDataDir(dataDir: unknown): string {
 function checkedSettings(settings: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   for (const [name, value] of Object.entries(settings)) {
     if (!SETTING_NAME.test(name)) throw invalid('settings', `expected a setting's name, got "${name}"`)
-    // The launcher reads these settings from the running server, so a caller must not change them.
+    // The launcher needs its own values of these settings to reach, recognise and stop the server.
     if (RESERVED.has(name)) throw invalid('settings', `${name} is set by the launcher`)
     if (typeof value !== 'string') throw invalid('settings', `expected text for ${name}`)
   }

@@ -16,7 +16,7 @@ export interface EmbeddedServer {
   readonly url: string
   readonly dataDir: string
   readonly port: number
-  /** Major version: 18. */
+  /** Major version, such as 18. */
   readonly version: number
   /** Whether the server was already running. `stop` then does nothing. */
   readonly adopted: boolean

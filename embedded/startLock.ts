@@ -2,17 +2,18 @@ import { lstat, readlink, rename, rm, symlink } from 'node:fs/promises'
 import type { Deadline } from './Deadline.js'
 
 /**
- * Maximum age of a lock, longer than any start may take. An older lock is abandoned, even if a process with its pid
- * exists.
+ * Maximum age of a lock: five times the default timeout of a start. An older lock counts as abandoned, even if a
+ * process with its pid exists.
  */
 const LOCK_MS_MAX = 600_000
 
 /**
  * Allows one start per folder at a time. PostgreSQL prevents a second server, but after a crash two concurrent starts
- * may each remove the stale lock file. The second may remove the new file of the first, which then does not show which
- * server is ready. The lock is a link that names its holder, so that the lock of a killed process can be recognised.
+ * may each remove PostgreSQL's stale lock file. The second start may thereby remove the new lock file of the first
+ * server, and then no file shows that this server is ready. The start lock is a link that names its holder, so that the
+ * lock of a killed process can be recognised.
  *
- * The lock is not required for correctness: if it cannot be created, the start continues without it.
+ * The start lock is not required for correctness: if it cannot be created, the start continues without it.
  */
 export async function withStartLock<T>(dataPath: string, deadline: Deadline, start: () => Promise<T>): Promise<T> {
   const path = `${dataPath}.starting`
@@ -24,7 +25,7 @@ export async function withStartLock<T>(dataPath: string, deadline: Deadline, sta
   }
 }
 
-/** Takes the lock. Returns false while another process holds it. */
+/** Takes the lock. Returns false while another process holds it, and true also if the lock cannot be created. */
 async function take(path: string): Promise<boolean> {
   try {
     await symlink(String(process.pid), path)

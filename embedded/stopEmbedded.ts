@@ -5,8 +5,8 @@ import { resolveDataDir, resolveStopOptions, type StopOptions } from './options.
 import { readLastStart, readPostmaster } from './postmasterFile.js'
 
 /**
- * Stops the server of a folder, and returns whether one was running. Stops a server of a live process only with
- * `force`, because the process would lose its database while it works.
+ * Stops the server of a folder, and returns whether one was running. Stops a server that was not started `detached`
+ * only with `force`, because the process that started it would lose its database while it works.
  */
 export async function stopEmbedded(dataDir: string, options: StopOptions = {}): Promise<boolean> {
   const { force, stopTimeoutMs } = resolveStopOptions(options)

@@ -189,7 +189,7 @@ COMMENT ON TABLE inbox_messages IS 'Messages that retention has not removed: the
 COMMENT ON COLUMN inbox_messages.topic IS 'Selects the handler; null for a message known only for deduplication, which is never claimed.';
 COMMENT ON COLUMN inbox_messages.content_hash IS 'SHA-256 of topic and payload of the first sighting that had them, to compare with later sightings.';
 COMMENT ON COLUMN inbox_messages.sightings IS 'Number of deliveries of the message, duplicates included.';
-COMMENT ON COLUMN inbox_messages.attempt_count IS 'Number of claims since the message was received or revived. A claim counts at once, so that a crash counts.';
+COMMENT ON COLUMN inbox_messages.attempt_count IS 'Number of claims and marks as processing since the message was received or revived. Each counts at once, so that a crash counts. An abandon with p_costs_attempt false subtracts its claim.';
 COMMENT ON COLUMN inbox_messages.attempts_max IS 'Attempt limit of the latest claim.';
 COMMENT ON COLUMN inbox_messages.fence IS 'Random token of the claim, known to its worker only. Ack, abandon and fail need it.';
 
@@ -385,7 +385,7 @@ COMMENT ON COLUMN outbox_limits.kind IS 'approval: holds a payment above the lim
 COMMENT ON COLUMN outbox_limits.limit_value IS 'Amount in the currency; for the kind count a number of payments.';
 COMMENT ON COLUMN outbox_limits.window_seconds IS 'Length of the rolling window; null for the kind approval.';
 COMMENT ON COLUMN outbox_limits.approvals IS 'Number of people who release a payment above the limit: 1 or 2; null for the other kinds.';
-COMMENT ON COLUMN outbox_limits.set_at IS 'Time at which a second person approved the rule. Earlier values of exceeded_at no longer hold payments.';
+COMMENT ON COLUMN outbox_limits.set_at IS 'Time at which a second person approved the rule. Earlier values of outbox_limit_usage.exceeded_at no longer hold payments.';
 
 -- view outbox_operational_status of symphony_owner
 CREATE VIEW outbox_operational_status WITH (security_barrier=true) AS
@@ -788,7 +788,7 @@ CREATE TRIGGER payment_outbox_attempts_is_append_only BEFORE DELETE OR UPDATE OR
 ALTER TABLE payment_outbox_attempts ENABLE ALWAYS TRIGGER payment_outbox_attempts_is_append_only;
 COMMENT ON TABLE payment_outbox_attempts IS 'The ledger: one immutable row per attempt, numbered 1, 2, 3 … per item.';
 COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS 'Time at which the item was claimed for this attempt; null for a decision or a cancellation.';
-COMMENT ON COLUMN payment_outbox_attempts.action IS 'Action of this attempt: sent = the rail was called; inquired = the rail was only asked about an earlier call; not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired; cancelled = the application or an operator cancelled the payment before any call.';
+COMMENT ON COLUMN payment_outbox_attempts.action IS 'Action of this attempt: sent = the rail was called; inquired = the rail was only asked about an earlier call; not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired; cancelled = the application or an operator cancelled the item, which no call had paid or could still pay.';
 COMMENT ON COLUMN payment_outbox_attempts.outcome_unknown IS 'True if the rail may have paid and the outcome was unknown after this attempt.';
 COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS 'Transaction that wrote the row, which decides its position in the blocks.';
 
@@ -817,7 +817,7 @@ CREATE TRIGGER payment_outbox_blocks_is_append_only BEFORE DELETE OR UPDATE OR T
 ALTER TABLE payment_outbox_blocks ENABLE ALWAYS TRIGGER payment_outbox_blocks_is_append_only;
 COMMENT ON TABLE payment_outbox_blocks IS 'Blocks that seal the ledger. Each covers the rows after the previous block up to its own end.';
 COMMENT ON COLUMN payment_outbox_blocks.format IS 'Version of the column lists that the hashes of rows cover; see outbox_block_entries.';
-COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'End of the block, with last_kind and last_id, in the order (recorded_xid, kind, id). A full block ends with its last row. A partial block covers all transactions before the oldest one that was running.';
+COMMENT ON COLUMN payment_outbox_blocks.last_xid IS 'End of the block, with last_kind and last_id, in the order (recorded_xid, kind, id). A full block ends with its last row. A partial block covers all transactions before the oldest one that was running when it was sealed.';
 COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
 COMMENT ON COLUMN payment_outbox_blocks.entries IS 'Per row in order: kind (2 bytes), id (16), recorded_xid (8), SHA-256 of the row (32).';
 COMMENT ON COLUMN payment_outbox_blocks.root IS 'Root of the hash tree over the entries; see outbox_block_root.';
@@ -951,7 +951,7 @@ COMMENT ON TABLE payment_outbox_pending IS 'The queue: every item until its term
 COMMENT ON COLUMN payment_outbox_pending.attempt_count IS 'Highest attempt number, at most 20. A cache: completion and repair read the number from the ledger.';
 COMMENT ON COLUMN payment_outbox_pending.claimed_by IS 'Worker that holds the lease. A leased item is in flight.';
 COMMENT ON COLUMN payment_outbox_pending.lease_token IS 'Random token of the claim, known to its worker only, that fences completion.';
-COMMENT ON COLUMN payment_outbox_pending.dispatch_mark IS 'For rails with marked dispatch: awaited until begin_outbox_dispatch, then begun; null for other rails.';
+COMMENT ON COLUMN payment_outbox_pending.dispatch_mark IS 'For rails with marked dispatch: awaited until begin_outbox_dispatch, then begun; null for other rails and without a lease.';
 COMMENT ON COLUMN payment_outbox_pending.outcome_unknown IS 'Whether the rail may have acted without a definitive answer. A success, a definitive answer or an operator clears it.';
 COMMENT ON COLUMN payment_outbox_pending.expiry_streak IS 'Number of consecutive expired leases. It grows if the payload crashes its worker.';
 COMMENT ON COLUMN payment_outbox_pending.late_outcome IS 'Outcome that a worker reported after it lost its lease. If it is a success, the next claimer records it without calling the rail.';
@@ -1077,7 +1077,7 @@ COMMENT ON INDEX ix_reconciliation_entries_by_run IS 'Verification: entries of a
 CREATE TRIGGER reconciliation_entries_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON reconciliation_entries FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE reconciliation_entries ENABLE ALWAYS TRIGGER reconciliation_entries_is_append_only;
 COMMENT ON TABLE reconciliation_entries IS 'Booked entries of statements that name one of our payments; unknown entries only if the run kept them.';
-COMMENT ON COLUMN reconciliation_entries.entry_key IS 'Id of the payment, and SHA-256 of account, bank reference (without one the date), amount, currency and payment. An entry that a second file repeats has the same key. The id keeps the keys of one statement together in the index.';
+COMMENT ON COLUMN reconciliation_entries.entry_key IS 'Id of the payment that the entry names, and SHA-256 of kind, account, bank reference (without one the booking date), amount and currency. Without a payment only the SHA-256, which then covers the reference too. An entry that a second file repeats has the same key. The id keeps the keys of one statement together in the index.';
 COMMENT ON COLUMN reconciliation_entries.occurrence IS 'Number (1, 2, …) of the entry among the entries of its file with the same key.';
 COMMENT ON COLUMN reconciliation_entries.run_id IS 'First run that saw the entry.';
 COMMENT ON COLUMN reconciliation_entries.kind IS 'payout: a debit. reversal: a credit that returns a debit. debit_reversal: a debit that is marked as a reversal.';
@@ -1162,7 +1162,7 @@ COMMENT ON COLUMN reconciliation_runs.period_to IS 'End of the statements'' peri
 COMMENT ON COLUMN reconciliation_runs.keep_unknown IS 'Whether the run stored unknown entries: debits that name none of our payments.';
 COMMENT ON COLUMN reconciliation_runs.checked_from IS 'Payments dispatched from this time until checked_to had to be in a statement.';
 COMMENT ON COLUMN reconciliation_runs.entries IS 'Booked debits and reversals in the statement.';
-COMMENT ON COLUMN reconciliation_runs.counts IS 'Number of payments or entries per finding, and of matched payments.';
+COMMENT ON COLUMN reconciliation_runs.counts IS 'Number of payments or entries per kind of finding, of matched payments, and of debits of other rails.';
 COMMENT ON COLUMN reconciliation_runs.unknown_sums IS 'Sum of the unknown entries, per currency.';
 COMMENT ON COLUMN reconciliation_runs.entries_sha256 IS 'Digest of the rows of reconciliation_entries of this run.';
 COMMENT ON COLUMN reconciliation_runs.findings_sha256 IS 'Digest of the rows of reconciliation_findings of this run.';
@@ -1202,7 +1202,7 @@ COMMENT ON INDEX ix_reconciliation_uploads_unmatched IS 'Decryption of amounts: 
 COMMENT ON TABLE reconciliation_uploads IS 'Entries of a statement that is being read. The end of the run deletes them, or lease repair after a day.';
 COMMENT ON COLUMN reconciliation_uploads.upload_id IS 'UUID of version 7: lease repair reads the age from it.';
 COMMENT ON COLUMN reconciliation_uploads.outbox_id IS 'First of the entry''s references that is a payment of ours.';
-COMMENT ON COLUMN reconciliation_uploads.is_matched IS 'Whether the entry is a debit of a DISPATCHED payment with the same amount and currency. This cannot change.';
+COMMENT ON COLUMN reconciliation_uploads.is_matched IS 'Whether the entry is a debit of a DISPATCHED payment with the same amount and currency, as read when it was staged. A match is final, because DISPATCHED is final.';
 
 -- view scheduler_job_runs of symphony_owner
 CREATE VIEW scheduler_job_runs AS
@@ -1316,10 +1316,10 @@ COMMENT ON COLUMN scheduler_tasks.kind IS 'timer, or run of a job. The indexes b
 COMMENT ON COLUMN scheduler_tasks.job_name IS 'Job of a run; null for a timer. The job may have been deleted.';
 COMMENT ON COLUMN scheduler_tasks.scheduled_for IS 'Instant of the occurrence, also of a late run; null for a timer.';
 COMMENT ON COLUMN scheduler_tasks.triggered_by IS 'Actor who triggered the run; null if the schedule created it.';
-COMMENT ON COLUMN scheduler_tasks.topic IS 'rail_type of the message that the task becomes.';
+COMMENT ON COLUMN scheduler_tasks.topic IS 'rail_type of the message that the task becomes. A claim can be limited to some topics.';
 COMMENT ON COLUMN scheduler_tasks.participant_id IS 'Participant of the message. If null, the task id is the participant, so that messages do not wait for the same sequence row.';
-COMMENT ON COLUMN scheduler_tasks.delivery IS 'outbox: the scheduler enqueues it as a message; claim: a worker claims it.';
-COMMENT ON COLUMN scheduler_tasks.due_at IS 'Earliest time of a claim: the time of the timer or occurrence, or of the retry.';
+COMMENT ON COLUMN scheduler_tasks.delivery IS 'outbox: the scheduler enqueues it as a message, unless a worker claims it first; claim: only a worker claims it.';
+COMMENT ON COLUMN scheduler_tasks.due_at IS 'Earliest time at which the task is enqueued or claimed: the time of the timer or occurrence, or of the retry.';
 COMMENT ON COLUMN scheduler_tasks.attempt_count IS 'Number of claims. A claim counts at once, so that a crash counts.';
 COMMENT ON COLUMN scheduler_tasks.lease_token IS 'Random token of the claim, known to its worker only. Ack, abandon and fail need it.';
 COMMENT ON COLUMN scheduler_tasks.outbox_id IS 'Outbox item that the task became.';
@@ -1822,7 +1822,7 @@ LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 a1e82fc179c2209577f74ec11014d3ab9cae12d1d52485ce0731a2a265899170
-COMMENT ON FUNCTION abandon_job_runs(uuid[], uuid[], text, text, integer) IS 'Returns claimed runs to READY, due as before or after a delay. After the 20th attempt they are FAILED.';
+COMMENT ON FUNCTION abandon_job_runs(uuid[], uuid[], text, text, integer) IS 'Returns claimed runs to READY, due as before or after a delay. After the 20th attempt they are FAILED; if their job was deleted, they are CANCELLED.';
 
 -- function abandon_timers(uuid[], uuid[], text, text, integer) of symphony_owner
 CREATE FUNCTION abandon_timers(p_timer_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text DEFAULT NULL::text, p_retry_delay_seconds integer DEFAULT 0)
@@ -1921,7 +1921,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 b133c321bf119b1798ebdf2e70d09179ab3f1e6abe3fa0dbf2fd512071867d60
+-- body: sha256 6e8e313acd76fbb30816a76dd52f09f246a6560e1a07e350b904e8cc7fe1dec5
 COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[]) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
@@ -2122,7 +2122,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 90e0097467fa01078602fe5aad539199916d6c3f07ed3bdced42ab1c248512df
-COMMENT ON FUNCTION cancel_outbox_item(uuid, text) IS 'Cancels an item that was never leased, or whose attempts were definitely refused, in the caller''s transaction. Raises P7013 if a call may still pay it, or if it is terminal; DETAIL has the reason.';
+COMMENT ON FUNCTION cancel_outbox_item(uuid, text) IS 'Cancels an item without a lease that was never sent or only refused definitely, in the caller''s transaction. Raises P7013 if a call may still pay it, or if it is terminal; DETAIL has the reason.';
 
 -- function cancel_timer(uuid) of symphony_owner
 CREATE FUNCTION cancel_timer(p_timer_id uuid)
@@ -2256,7 +2256,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 29e0ebe515c9c6692a8a49c35c9999830cd5252fd5b396493646aba93ceaedf7
+-- body: sha256 8c2e65f10b665dd1caf249bb80136f131f9e88728e2aed618abd93c2277db3fc
 COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) IS 'Internal: raises 22023 for the first invalid item.';
 
 -- function check_outbox_leases(uuid[], uuid[], text) of symphony_owner
@@ -2383,7 +2383,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 5ea87a248a7da85ce324a25dafa445727f46b80c60400cb8f7184641533f3d71
+-- body: sha256 22b3471a41a738ecd05eb6b526f14b51996d09dfe80d91b1018348ad7e5bba1f
 COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Leases due items to one worker, in order, each with its token; the items stay in pending. p_is_message: true for messages, false for payments, null for both. p_report_unleased adds takeovers that the claim did not lease, without a token. Returns nothing while dispatch is frozen or everything is paused.';
 
 -- function claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) of symphony_owner
@@ -2441,7 +2441,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 c7c5d9466b8c6ca64574b0630482e497441a8e31f12c9ce2d7bb78be8e185570
+-- body: sha256 08d9617bff40b2be95ae09b750adb40c9892e3bc7aa3048a1fa24b75f7707df6
 COMMENT ON FUNCTION close_reconciliation_finding(uuid, text) IS 'Closes a finding with a reason. The finding stays; the event FINDING_CLOSED names the person.';
 
 -- function compare_reconciliation(reconciliation_runs, uuid) of symphony_owner
@@ -2492,7 +2492,7 @@ LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 7912855bd110cd36e507901852b159d7f68ca0312a6f0e09949858b7215d2b57
-COMMENT ON FUNCTION complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) IS 'Records the outcome of one leased item: a batch of one. Returns the recorded state, which the retry ceiling may have changed.';
+COMMENT ON FUNCTION complete_outbox_attempt(uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) IS 'Records the outcome of one leased item: a batch of one. Returns the recorded state, which differs from p_state at the retry ceiling, and for a FAILED item of unknown outcome. Raises P7002 if the lease is lost.';
 
 -- function complete_outbox_attempts(uuid[], uuid[], text, text[], text[], text[], text[], text[], integer[], integer[], boolean[], text[], boolean, text[]) of symphony_owner
 CREATE FUNCTION complete_outbox_attempts(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_states text[], p_rail_references text[] DEFAULT NULL::text[], p_rail_codes text[] DEFAULT NULL::text[], p_error_codes text[] DEFAULT NULL::text[], p_error_messages text[] DEFAULT NULL::text[], p_latencies_ms integer[] DEFAULT NULL::integer[], p_retry_delays_seconds integer[] DEFAULT NULL::integer[], p_outcomes_unknown boolean[] DEFAULT NULL::boolean[], p_hold_reasons text[] DEFAULT NULL::text[], p_is_message boolean DEFAULT NULL::boolean, p_actions text[] DEFAULT NULL::text[])
@@ -2552,7 +2552,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 c3cc4643a34992bc20e55ef39c97a5524e622c649df124fa91c4fc1133c60876
+-- body: sha256 6cd7cdcb97f99a5b42d5cc3124950fdd2001bd6ddeb6d594255e6eeb4fe3df9e
 COMMENT ON FUNCTION count_outbox_queue(bigint) IS 'Internal: stores the counts of a queue with at least this many items, unless they are fresh.';
 
 -- function count_released_outbox_item(uuid) of symphony_owner
@@ -2597,7 +2597,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 c3b34b5697ca69e8eb5260d868cf619a36cb504b26a130c1500c95c6591b27b5
+-- body: sha256 8986e70ab17ed0c189358a9289463ba6b1cd0c957727861ae459f4c851e126f3
 COMMENT ON FUNCTION create_job_runs(text[], bigint[], timestamp with time zone[], timestamp with time zone[]) IS 'Creates runs of jobs that are still at the given revision, and moves their next due time; returns the runs.';
 
 -- function create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) of symphony_owner
@@ -2778,7 +2778,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 eb516d8517c7853739251ebe628d33196cd00ad8e955c51f1d9ed7eb1c47e987
+-- body: sha256 6103a4dc8cfab2359e3914f7af532bb6def1a864a5a22de6307e9c08707a8a10
 COMMENT ON FUNCTION end_task_claims(text, uuid[], uuid[], text, text, text, integer) IS 'Internal: moves tasks of a kind that a worker holds to a state; returns those that it moved.';
 
 -- function enqueue_due_job_runs(integer) of symphony_owner
@@ -2902,7 +2902,7 @@ SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
 -- body: sha256 0e7bd40e288d4c73d188ab05116659767f16e3991be2d436d645c031895424e1
-COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS 'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease and sets outcome_unknown. Holds an item at the ceiling or with a begun dispatch, unless a late success is known.';
+COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS 'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease and sets outcome_unknown. Holds an item at the ceiling or with a begun dispatch. A known late success prevents the hold, but not beyond the ceiling.';
 
 -- function fail_inbox_messages(text[], text[], uuid[], text, text[]) of symphony_owner
 CREATE FUNCTION fail_inbox_messages(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text, p_errors text[] DEFAULT NULL::text[])
@@ -2989,8 +2989,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 71b62ad1b27b021968336f907d1d151c4e05eec833a0f48ff4592c70fb67a63d
-COMMENT ON FUNCTION freeze_dispatch_epoch(integer, text, text, text) IS 'Internal: freezes dispatch and appends the event; returns false if it is already frozen.';
+-- body: sha256 aecec6c1bf4b80bc6c442ee82cfcdabab1587272e3c8f6d07a29f31d67ed22e0
+COMMENT ON FUNCTION freeze_dispatch_epoch(integer, text, text, text) IS 'Internal: freezes dispatch and appends the event. Returns false if dispatch is already frozen and the cause is LOST_COMMITS or OPERATOR.';
 
 -- function has_inexact_number(jsonb) of symphony_owner
 CREATE FUNCTION has_inexact_number(p_payload jsonb)
@@ -3464,8 +3464,8 @@ SET enable_seqscan=off
 SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 594775a0457689637c67611e9b0d9b0f405929e76c3825a0922bda9add02da39
-COMMENT ON FUNCTION next_outbox_event(text[], boolean) IS 'Returns the next due time of a claimable item or expiry of a lease; null if there is none. Includes an expired lease only if a claim of these rails would take it over. p_is_message filters as in claim_outbox_batch.';
+-- body: sha256 8fc646db4c56eeafe8e9f7c67f6ec04ae59b8abcc47ccd14ca423e5d5ac4d310
+COMMENT ON FUNCTION next_outbox_event(text[], boolean) IS 'Returns the next due time of a claimable item of these rails or expiry of any lease; null if there is none, or while dispatch is frozen or everything is paused. Includes a lease that has expired only if a claim of these rails would take it over. p_is_message filters due items and expired leases as in claim_outbox_batch.';
 
 -- function next_scheduler_event(boolean) of symphony_owner
 CREATE FUNCTION next_scheduler_event(p_outbox_only boolean DEFAULT false)
@@ -3478,7 +3478,7 @@ SET enable_sort=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 7017847845006ca0a6c63fbc0d1998ca27d7aefad5b53e133d410aed2f9e9cd1
-COMMENT ON FUNCTION next_scheduler_event(boolean) IS 'Returns the next due time of a timer, a run or an active job, or expiry of a lease, or null; and the current time.';
+COMMENT ON FUNCTION next_scheduler_event(boolean) IS 'Returns the earliest due time of a timer, a run or an active job, or expiry of a claim, or null; and the current time. With p_outbox_only, READY tasks with delivery claim do not count.';
 
 -- function note_outbox_item(uuid, text, text) of symphony_owner
 CREATE FUNCTION note_outbox_item(p_outbox_id uuid, p_note text, p_assignee text DEFAULT NULL::text)
@@ -3778,7 +3778,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 dbde9148f135f9e89faa0926721e93ff61af658837617a4e2a0f695188af58b6
-COMMENT ON FUNCTION project_ledger_block() IS 'Adds the next sealed block to the search table and to the counts per minute, hour and day. Returns no row if there is none, or another session projects.';
+COMMENT ON FUNCTION project_ledger_block() IS 'Adds the next sealed block to the search table and to the counts per minute, five minutes, hour and day. Returns no row if there is none, or another session projects.';
 
 -- function project_outbox_search(bytea) of symphony_owner
 CREATE FUNCTION project_outbox_search(p_entries bytea)
@@ -3910,7 +3910,7 @@ LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 7d2e1415c6a1f9977201a401e5409b0943c224bc65678d39789b4e609d4d1a95
-COMMENT ON FUNCTION purge_finished_job_runs(integer, integer) IS 'Deletes runs that ended before the retention, oldest first, at most the batch size; returns their number.';
+COMMENT ON FUNCTION purge_finished_job_runs(integer, integer) IS 'Deletes runs that ended longer ago than the retention, oldest first, at most the batch size; returns their number.';
 
 -- function purge_finished_tasks(text, integer, integer) of symphony_owner
 CREATE FUNCTION purge_finished_tasks(p_kind text, p_retention_seconds integer, p_batch_size integer)
@@ -3921,7 +3921,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 1a56ad99ad1d4a3ead59ed1543c11531845a39d4beaee7d4f681d632c5f6be20
-COMMENT ON FUNCTION purge_finished_tasks(text, integer, integer) IS 'Internal: deletes tasks of a kind that finished before the retention, oldest first; returns their number.';
+COMMENT ON FUNCTION purge_finished_tasks(text, integer, integer) IS 'Internal: deletes tasks of a kind that finished longer ago than the retention, oldest first; returns their number.';
 
 -- function purge_finished_timers(integer, integer) of symphony_owner
 CREATE FUNCTION purge_finished_timers(p_retention_seconds integer, p_batch_size integer)
@@ -3930,7 +3930,7 @@ LANGUAGE sql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 9e4077fff91e05509d34b27ccbe7d535cc4a4dbbc790bfbc2c48409e28b1a1d2
-COMMENT ON FUNCTION purge_finished_timers(integer, integer) IS 'Deletes timers that ended before the retention, oldest first, at most the batch size; returns their number.';
+COMMENT ON FUNCTION purge_finished_timers(integer, integer) IS 'Deletes timers that ended longer ago than the retention, oldest first, at most the batch size; returns their number.';
 
 -- function purge_idle_leases(integer, integer) of symphony_owner
 CREATE FUNCTION purge_idle_leases(p_idle_seconds integer, p_batch_size integer)
@@ -3967,7 +3967,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 d1a7ad95e4dad4a8a4e99c5aa2cc7634467b404933a5a067243af4d113bbab57
-COMMENT ON FUNCTION purge_ledger_projection(integer, integer) IS 'Deletes search rows of items older than the retention and not held, counts of workers after a day, and other counts per minute after 8 days, per hour after 100 and per day after 3650, at most the batch size; returns their number. The ledger keeps all of it.';
+COMMENT ON FUNCTION purge_ledger_projection(integer, integer) IS 'Deletes search rows (not of held items) and hashes of destinations of items older than the retention, counts of workers after a day, and other counts per minute after 8 days, per hour after 100 and per day after 3650, at most the batch size; returns their number. The ledger keeps all items and attempts.';
 
 -- function raise_already_terminal(uuid) of symphony_owner
 CREATE FUNCTION raise_already_terminal(p_outbox_id uuid)
@@ -4129,7 +4129,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 cd24d835ff85cd9018e12b7e0588c40777ef8bb55191d34a202cf8e65ffb3354
+-- body: sha256 e5c8894adc508106ade1e3062eda3b78cb6939eb5a03cc117552eb2fb8cdc2f9
 COMMENT ON FUNCTION record_late_outcome(uuid, uuid, text, text, text, text, text, text, integer) IS 'Records a late outcome; TERMINAL_BLOCKED if it contradicts the recorded one. Changes no outcome.';
 
 -- function record_ledger_verification(bigint, bigint) of symphony_owner
@@ -4305,7 +4305,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 2113302e3a3dacc3ed27c2806a3971b458d2aa24c350569bba30d0982c83c754
+-- body: sha256 e87e9c819fc33c268e8b82baac0e70089ef3e7c0ade03d0b681b204cca2aaf6b
 COMMENT ON FUNCTION repair_expired_leases(integer, text, boolean) IS 'Requeues items whose lease expired, each with its ledger row. Returns the repaired items and new holds; with p_report_failures also the items that it could not repair, with the SQLSTATE.';
 
 -- function report_outbox_items(text[], text[], text[], text[], jsonb[], boolean, boolean[], uuid[]) of symphony_owner
@@ -4437,7 +4437,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 4c6a136f5a10e1ee8ad1327696fc8f5414ad327df1600e1c4d4ad8f68bff1ed3
-COMMENT ON FUNCTION resolve_outbox_hold(uuid, text, text, text) IS 'Resolves a hold. Applies RETRY at once if the outcome is known and no limit asks for two people; proposes any other decision to a second person.';
+COMMENT ON FUNCTION resolve_outbox_hold(uuid, text, text, text) IS 'Resolves a hold. Applies RETRY at once if the outcome is known and the hold does not ask for two people; proposes any other decision to a second person.';
 
 -- function resume_job(text, bigint, timestamp with time zone) of symphony_owner
 CREATE FUNCTION resume_job(p_job_name text, p_revision bigint, p_next_due_at timestamp with time zone)
@@ -4490,7 +4490,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 4446310d4c38b77f0a5800fcaac6fde5221f15a6f53d179a37adbb9712a73b3c
-COMMENT ON FUNCTION revive_inbox_message(text, text, text) IS 'Makes a dead message due at once and resets its attempts; an event records the actor and the reason.';
+COMMENT ON FUNCTION revive_inbox_message(text, text, text) IS 'Returns a dead message to the state seen and resets its attempts; an enqueued message is due at once. An event records the actor and the reason.';
 
 -- function revoke_api_key(text) of symphony_owner
 CREATE FUNCTION revoke_api_key(p_key_id text)
@@ -4742,7 +4742,7 @@ RETURNS TABLE(block_no bigint, row_count integer, breaks text[])
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 a6cd366b2bd8910fe27e1c6466e8af6162ba5c3a4781f75292b44f02a92fe364
+-- body: sha256 725afdc6f2438487d751a6cabe7c170a6d9d29876bd8f0ed7ca92b6e2398dd2e
 COMMENT ON FUNCTION verify_ledger_block(integer, integer) IS 'Compares the next block of the ledger with its rows, at a limited rate, and records each break and each completed pass. Returns no row if no block is due, or another session verifies.';
 
 -- function wake_inbox_workers() of symphony_owner

@@ -18,8 +18,9 @@ export interface ProjectorEvent {
 }
 
 /**
- * Adds sealed blocks to the search table and to the counts per minute, hour and day. The database stores the position
- * in the same transaction and admits one caller at a time. Any number of projectors may run, and each row counts once.
+ * Adds sealed blocks to the search table and to the counts per minute, five minutes, hour and day. The database stores
+ * the position in the same transaction and admits one caller at a time. Any number of projectors may run, and each row
+ * counts once.
  */
 export class LedgerProjector extends IntervalWorker<ProjectionCounts> {
   readonly #role: Queryable

@@ -10,7 +10,7 @@ import { RowStream } from './RowStream.js'
  * same result. Rows are streamed.
  */
 export interface LedgerSource {
-  /** Returns the approximate number of rows and blocks, for a progress bar. */
+  /** Returns the number of rows now, for a progress bar. Later rows are not included. */
   count(): Promise<number>
   /** Returns the blocks after a number, in order. */
   blocks(afterNo: bigint): AsyncIterable<Block>

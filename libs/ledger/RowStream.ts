@@ -10,7 +10,7 @@ import type { LedgerRow } from './LedgerRow.js'
  */
 export class RowStream {
   readonly #kinds: readonly KindStream[]
-  /** Position of the last row returned; null before the first, undefined if unknown. */
+  /** Position up to which all rows were returned; null before the first, undefined during `upTo` or if it failed. */
   #at: Position | null | undefined
 
   readonly format: Format

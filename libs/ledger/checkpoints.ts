@@ -56,8 +56,8 @@ export function signCheckpoint(block: BlockHead, lines: readonly string[], priva
 }
 
 /**
- * Parses all lines. Each line must have the exact bytes of the format, the hash of the previous line, a later block and
- * a valid signature.
+ * Parses all lines. Each line must have the exact bytes of the format, the hash of the previous line, and a valid
+ * signature of this key.
  */
 export function readCheckpoints(lines: readonly string[], publicKey: KeyObject): Checkpoint[] {
   const key = fingerprintOf(publicKey)

@@ -321,7 +321,7 @@ export async function countLedger(role: Queryable): Promise<LedgerCounts> {
   }
 }
 
-/** Finds items that are neither pending nor terminal, or both, or without an identity. */
+/** Finds items that are neither pending nor terminal, or both, and attempts without an identity. */
 export async function findMisplacedItems(role: Queryable): Promise<string[]> {
   return ids(
     role,
@@ -432,7 +432,7 @@ const BREAKS_MAX = 1_000
 
 const RUN_HASHES = ['file_sha256', 'entries_sha256', 'findings_sha256']
 const RUN_TIMES = ['period_from', 'period_to', 'checked_from', 'checked_to', 'created_at']
-/** SQL for the detail of the event RECONCILED of a run t: all columns except those of the event itself. */
+/** SQL for the detail of the event RECONCILED of a run t: all columns except event_id and actor. */
 const RUN_DETAIL = `(to_jsonb(t) - '{${['event_id', 'actor', ...RUN_HASHES, ...RUN_TIMES].join()}}'::text[]
   || jsonb_build_object(${[
     ...RUN_HASHES.map((column) => `'${column}', encode(t.${column}, 'hex')`),

@@ -15,7 +15,7 @@ import { columnText } from './record.js'
  */
 export interface BundledRuns {
   readonly events: readonly BundledEvent[]
-  /** Findings by id. */
+  /** Findings, in the order of their ids. */
   readonly findings: readonly Finding[]
 }
 

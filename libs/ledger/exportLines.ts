@@ -3,6 +3,7 @@ import { KINDS, type Format, type RowKind } from './formats.js'
 import { LedgerRow } from './LedgerRow.js'
 
 /** Lines of an export. Readers accept only the exact bytes that an export writes, so that every change is noticed. */
+
 export function writeRow({ kind, xid, record }: Pick<LedgerRow, 'kind' | 'xid' | 'record'>): string {
   return JSON.stringify({ kind, xid: String(xid), record: record.toString('base64') })
 }

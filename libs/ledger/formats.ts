@@ -3,6 +3,7 @@
  * stay, to verify their blocks. The sealer (schema/functions/outbox/seal.sql) repeats the newest list; a test compares
  * both lists with the catalog.
  */
+
 export type RowKind = 'identity' | 'attempt' | 'event'
 
 /** Kinds in the order of their numbers in a block: 1, 2, 3. */

@@ -1,7 +1,7 @@
 /**
  * Verifies the ledger against its own hashes and against the rail book. Auditors start with `openLedger`, which reads
- * as symphony_auditor. It recomputes hashes in this process, because a superuser who changes a row could also change
- * the functions of the database.
+ * as symphony_auditor. This module recomputes the hashes in its own process, because a superuser who changes a row
+ * could also change the functions of the database.
  *
  * `LedgerSealer` seals a hash of each row in blocks. Checkpoints sign the heads of blocks and are stored outside the
  * database. After a crash of the sealer, the next run seals the remaining rows.

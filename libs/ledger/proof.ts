@@ -8,7 +8,7 @@ import type { LedgerRow } from './LedgerRow.js'
 /** Path of hashes from a row to the root of its block. Each step contains the hash of the previous step. */
 export interface RowProof {
   readonly block: Omit<Block, 'entries'>
-  /** Up to four entries, among them that of the row; undefined if the block has none. */
+  /** Up to four entries, among them that of the row; undefined if the block has no entry of the row. */
   readonly entries: Buffer | undefined
   /** Up to four hashes per level, from bottom to top. The hash of the last level is the root. */
   readonly nodes: readonly Buffer[]

@@ -84,8 +84,8 @@ export class Upload {
 const BATCH = 2_000
 
 /**
- * Returns the kind of a booked debit or reversal; undefined for other entries. A credit is incoming money, and a
- * pending entry can still disappear.
+ * Returns the kind of a booked debit or reversal; undefined for other entries. A credit that is no reversal is incoming
+ * money, and a pending entry can still disappear.
  */
 function kindOf({ status, direction, reversal }: StatementEntry): StagedColumns['kinds'][number] | undefined {
   if (status !== 'booked') return undefined

@@ -37,8 +37,8 @@ export async function annotateAmounts(
 }
 
 /**
- * Returns the decrypted amount, or null as the amount if its key was destroyed. Returns no annotation if the amount is
- * unreadable for another reason. SQL then refuses the run.
+ * Returns the decrypted amount, or null as the amount if its key was destroyed. Throws if this process lacks the master
+ * key. Returns no annotation if the amount is unreadable for another reason. SQL then refuses the run.
  */
 async function annotationOf(
   payment: DispatchedPayment,

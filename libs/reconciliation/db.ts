@@ -123,7 +123,7 @@ export interface FinishedReconciliation {
   readonly counts: ReconciliationCounts
   readonly otherRails: number
   readonly unknownSums: Readonly<Record<string, string>>
-  /** First findings of a dry run; null for a recorded run. */
+  /** First 100 findings of a dry run; null for a recorded run. */
   readonly findings:
     | readonly (FindingDetail & {
         readonly kind: FindingKind

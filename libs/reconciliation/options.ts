@@ -21,11 +21,14 @@ export interface ReconcileOptions extends Omit<ReadStatementOptions, 'format'> {
   readonly to?: Date
   /** Days within which a dispatched payment must be on a statement. @default the rail's, or 1 */
   readonly settlementDays?: number
-  /** Whether to store debits without an outbox id, which may name other people. @default false: only count and sum */
+  /**
+   * Whether to store debits that name none of our payments, and perhaps other people.
+   * @default false: only count and sum
+   */
   readonly keepUnknown?: boolean
   /** Whether to compare without recording anything. @default false */
   readonly dryRun?: boolean
-  /** Stops the run before anything is recorded. */
+  /** Signal that aborts the run until the comparison begins. An aborted run records nothing. */
   readonly signal?: AbortSignal
 }
 

@@ -97,7 +97,7 @@ export interface Finding {
 export interface Reconciliation extends Omit<ReconciliationRun, 'runId' | 'openFindings' | 'actor' | 'createdAt'> {
   /** Id of the run; null in a dry run of a file that was not reconciled before. */
   readonly runId: string | null
-  /** True if the same file was reconciled before; this is then the earlier run. */
+  /** True if the same file was reconciled before with the same options; this is then the earlier run. */
   readonly repeated: boolean
   readonly dryRun: boolean
   /** At most 100 findings of this run, most severe first, without findings of earlier runs. */

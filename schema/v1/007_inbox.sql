@@ -62,7 +62,8 @@ COMMENT ON COLUMN inbox_messages.content_hash IS
   'SHA-256 of topic and payload of the first sighting that had them, to compare with later sightings.';
 COMMENT ON COLUMN inbox_messages.sightings IS 'Number of deliveries of the message, duplicates included.';
 COMMENT ON COLUMN inbox_messages.attempt_count IS
-  'Number of claims since the message was received or revived. A claim counts at once, so that a crash counts.';
+  'Number of claims and marks as processing since the message was received or revived. Each counts at once, so that a '
+  'crash counts. An abandon with p_costs_attempt false subtracts its claim.';
 COMMENT ON COLUMN inbox_messages.attempts_max IS 'Attempt limit of the latest claim.';
 COMMENT ON COLUMN inbox_messages.fence IS
   'Random token of the claim, known to its worker only. Ack, abandon and fail need it.';

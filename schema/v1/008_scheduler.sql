@@ -86,14 +86,15 @@ COMMENT ON COLUMN scheduler_tasks.kind IS
 COMMENT ON COLUMN scheduler_tasks.job_name IS 'Job of a run; null for a timer. The job may have been deleted.';
 COMMENT ON COLUMN scheduler_tasks.scheduled_for IS 'Instant of the occurrence, also of a late run; null for a timer.';
 COMMENT ON COLUMN scheduler_tasks.triggered_by IS 'Actor who triggered the run; null if the schedule created it.';
-COMMENT ON COLUMN scheduler_tasks.topic IS 'rail_type of the message that the task becomes.';
+COMMENT ON COLUMN scheduler_tasks.topic IS
+  'rail_type of the message that the task becomes. A claim can be limited to some topics.';
 COMMENT ON COLUMN scheduler_tasks.participant_id IS
   'Participant of the message. If null, the task id is the participant, so that messages do not wait for the same '
   'sequence row.';
 COMMENT ON COLUMN scheduler_tasks.delivery IS
-  'outbox: the scheduler enqueues it as a message; claim: a worker claims it.';
+  'outbox: the scheduler enqueues it as a message, unless a worker claims it first; claim: only a worker claims it.';
 COMMENT ON COLUMN scheduler_tasks.due_at IS
-  'Earliest time of a claim: the time of the timer or occurrence, or of the retry.';
+  'Earliest time at which the task is enqueued or claimed: the time of the timer or occurrence, or of the retry.';
 COMMENT ON COLUMN scheduler_tasks.attempt_count IS
   'Number of claims. A claim counts at once, so that a crash counts.';
 COMMENT ON COLUMN scheduler_tasks.lease_token IS

@@ -160,7 +160,8 @@ COMMENT ON COLUMN payment_outbox_pending.claimed_by IS
 COMMENT ON COLUMN payment_outbox_pending.lease_token IS
   'Random token of the claim, known to its worker only, that fences completion.';
 COMMENT ON COLUMN payment_outbox_pending.dispatch_mark IS
-  'For rails with marked dispatch: awaited until begin_outbox_dispatch, then begun; null for other rails.';
+  'For rails with marked dispatch: awaited until begin_outbox_dispatch, then begun; null for other rails and without a '
+  'lease.';
 COMMENT ON COLUMN payment_outbox_pending.outcome_unknown IS
   'Whether the rail may have acted without a definitive answer. A success, a definitive answer or an operator clears '
   'it.';
@@ -222,7 +223,7 @@ COMMENT ON COLUMN payment_outbox_attempts.claimed_at IS
 COMMENT ON COLUMN payment_outbox_attempts.action IS
   'Action of this attempt: sent = the rail was called; inquired = the rail was only asked about an earlier call; '
   'not_sent = the attempt ended before the call; decided = two people decided; expired = the lease expired; '
-  'cancelled = the application or an operator cancelled the payment before any call.';
+  'cancelled = the application or an operator cancelled the item, which no call had paid or could still pay.';
 COMMENT ON COLUMN payment_outbox_attempts.outcome_unknown IS
   'True if the rail may have paid and the outcome was unknown after this attempt.';
 COMMENT ON COLUMN payment_outbox_attempts.recorded_xid IS
@@ -502,7 +503,7 @@ COMMENT ON TABLE payment_outbox_blocks IS
   'Blocks that seal the ledger. Each covers the rows after the previous block up to its own end.';
 COMMENT ON COLUMN payment_outbox_blocks.last_xid IS
   'End of the block, with last_kind and last_id, in the order (recorded_xid, kind, id). A full block ends with its '
-  'last row. A partial block covers all transactions before the oldest one that was running.';
+  'last row. A partial block covers all transactions before the oldest one that was running when it was sealed.';
 COMMENT ON COLUMN payment_outbox_blocks.last_kind IS '1 identity, 2 attempt, 3 event.';
 COMMENT ON COLUMN payment_outbox_blocks.format IS
   'Version of the column lists that the hashes of rows cover; see outbox_block_entries.';
@@ -606,7 +607,7 @@ CREATE INDEX IF NOT EXISTS ix_identities_replaces
 COMMENT ON INDEX ix_identities_replaces IS
   'Enqueue, redrive and timelines: the payment that replaces an item. One entry per replacement.';
 
--- recorded_xid grows, so inserts append to the end of these indexes. Rows of one transaction share an entry.
+-- recorded_xid grows, so inserts append to the end of these indexes. Rows of one transaction share one index entry.
 CREATE INDEX IF NOT EXISTS ix_identities_recorded ON payment_outbox_identities (recorded_xid);
 COMMENT ON INDEX ix_identities_recorded IS
   'Sealing: rows after a given transaction, in order. About six bytes per row.';

@@ -29,7 +29,8 @@ COMMENT ON COLUMN outbox_limits.window_seconds IS 'Length of the rolling window;
 COMMENT ON COLUMN outbox_limits.approvals IS
   'Number of people who release a payment above the limit: 1 or 2; null for the other kinds.';
 COMMENT ON COLUMN outbox_limits.set_at IS
-  'Time at which a second person approved the rule. Earlier values of exceeded_at no longer hold payments.';
+  'Time at which a second person approved the rule. Earlier values of outbox_limit_usage.exceeded_at no longer hold '
+  'payments.';
 
 CREATE TABLE IF NOT EXISTS outbox_limit_proposals (
   proposal_id uuid PRIMARY KEY,

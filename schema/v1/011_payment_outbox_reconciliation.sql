@@ -41,7 +41,8 @@ COMMENT ON COLUMN reconciliation_runs.keep_unknown IS
 COMMENT ON COLUMN reconciliation_runs.checked_from IS
   'Payments dispatched from this time until checked_to had to be in a statement.';
 COMMENT ON COLUMN reconciliation_runs.entries IS 'Booked debits and reversals in the statement.';
-COMMENT ON COLUMN reconciliation_runs.counts IS 'Number of payments or entries per finding, and of matched payments.';
+COMMENT ON COLUMN reconciliation_runs.counts IS
+  'Number of payments or entries per kind of finding, of matched payments, and of debits of other rails.';
 COMMENT ON COLUMN reconciliation_runs.unknown_sums IS 'Sum of the unknown entries, per currency.';
 COMMENT ON COLUMN reconciliation_runs.entries_sha256 IS 'Digest of the rows of reconciliation_entries of this run.';
 COMMENT ON COLUMN reconciliation_runs.findings_sha256 IS 'Digest of the rows of reconciliation_findings of this run.';
@@ -67,8 +68,9 @@ CREATE TABLE IF NOT EXISTS reconciliation_entries (
 COMMENT ON TABLE reconciliation_entries IS
   'Booked entries of statements that name one of our payments; unknown entries only if the run kept them.';
 COMMENT ON COLUMN reconciliation_entries.entry_key IS
-  'Id of the payment, and SHA-256 of account, bank reference (without one the date), amount, currency and payment. An '
-  'entry that a second file repeats has the same key. The id keeps the keys of one statement together in the index.';
+  'Id of the payment that the entry names, and SHA-256 of kind, account, bank reference (without one the booking '
+  'date), amount and currency. Without a payment only the SHA-256, which then covers the reference too. An entry that '
+  'a second file repeats has the same key. The id keeps the keys of one statement together in the index.';
 COMMENT ON COLUMN reconciliation_entries.occurrence IS
   'Number (1, 2, …) of the entry among the entries of its file with the same key.';
 COMMENT ON COLUMN reconciliation_entries.run_id IS 'First run that saw the entry.';
@@ -136,7 +138,8 @@ COMMENT ON TABLE reconciliation_uploads IS
 COMMENT ON COLUMN reconciliation_uploads.upload_id IS 'UUID of version 7: lease repair reads the age from it.';
 COMMENT ON COLUMN reconciliation_uploads.outbox_id IS 'First of the entry''s references that is a payment of ours.';
 COMMENT ON COLUMN reconciliation_uploads.is_matched IS
-  'Whether the entry is a debit of a DISPATCHED payment with the same amount and currency. This cannot change.';
+  'Whether the entry is a debit of a DISPATCHED payment with the same amount and currency, as read when it was staged. '
+  'A match is final, because DISPATCHED is final.';
 
 CREATE UNLOGGED TABLE IF NOT EXISTS reconciliation_upload_payments (
   upload_id uuid NOT NULL,

@@ -123,8 +123,8 @@ GRANT EXECUTE ON FUNCTION
   purge_finished_job_runs(integer, integer)
 TO symphony_executor;
 
--- symphony_control: operators. They read everything except lease tokens, which would let them complete items of
--- workers, and act through functions that append events.
+-- symphony_control: operators. They read the queue and the ledger with payloads, but no token of a live lease, with
+-- which they could complete items of workers. They change data only through functions.
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   payment_outbox_blocks, participant_outbox_sequences, participant_outbox_policies, outbox_pauses, outbox_workers,
@@ -182,8 +182,8 @@ GRANT SELECT (
   session_id, scopes, owner, participants, issuer, created_by, created_at, expires_at, revoked_at, revoked_by
 ) ON browser_sessions TO symphony_control, symphony_auditor;
 
--- Data keys of encrypted fields: operators rewrap and destroy them, so only they read the wrapped keys. Auditors see
--- which keys exist and which were destroyed.
+-- Data keys of encrypted fields: operators rewrap and destroy them, so they read the whole table. Auditors see which
+-- keys exist and which were destroyed, but not the wrapped keys.
 GRANT EXECUTE ON FUNCTION
   rewrap_subject_keys(uuid[], text[], text, text),
   destroy_subject_key(text, text),
@@ -262,8 +262,8 @@ TO symphony_control;
 GRANT SELECT ON outbox_limits, outbox_limit_proposals, outbox_limit_usage
   TO symphony_control, symphony_auditor, symphony_readonly;
 
--- Reconciliation: operators compare statements and close findings. Every reader sees runs and findings. A reference of
--- an entry can contain a name, so dashboards do not read it.
+-- Reconciliation: operators compare statements and close findings. Every reader sees runs and findings. Account and
+-- references of an entry can identify a person, and the detail of a finding repeats them: dashboards read neither.
 GRANT EXECUTE ON FUNCTION
   stage_reconciliation_entries(text[], text[], text[], text[], text[], numeric[], text[], date[], date[], text[],
   bigint[], uuid),
@@ -286,8 +286,8 @@ GRANT SELECT (
   finding_id, run_id, finding_key, kind, severity, outbox_id, created_at
 ) ON reconciliation_findings TO symphony_readonly;
 
--- Search and charts, for all readers. Dashboards see no amount, because its field class can forbid it. Operators
--- rebuild the projection.
+-- Search and charts, for all readers. Dashboards do not read the amount, because the table keeps it when its field
+-- class becomes stricter later. Operators rebuild the projection.
 GRANT SELECT ON ledger_projection, outbox_series, outbox_attempt_series, outbox_worker_series, outbox_breaker_changes
   TO symphony_control, symphony_auditor, symphony_readonly;
 GRANT SELECT ON payment_search TO symphony_control, symphony_auditor;

@@ -1,4 +1,4 @@
--- Status of the inbox, without done messages, which are kept for months.
+-- Status of the inbox. Done messages are not counted, because retention may keep millions of them.
 
 CREATE OR REPLACE VIEW supervisor_inbox_status WITH (security_barrier = true) AS
 WITH waiting AS (

@@ -16,7 +16,7 @@ COMMENT ON VIEW outbox_queue_parts IS
 
 CREATE OR REPLACE VIEW outbox_queue_status WITH (security_barrier = true) AS
 WITH stored AS (
-  -- Stored counts of a large queue, valid for twice the time after which a heartbeat counts again.
+  -- Stored counts of a large queue, valid for twice the time after which a heartbeat counts again, and 10 s more.
   SELECT c.counted_at, c.parts FROM outbox_queue_counts c
   WHERE c.parts IS NOT NULL AND statement_timestamp()
     BETWEEN c.counted_at AND c.counted_at + 2 * c.count_again_after + interval '10 seconds'
@@ -306,7 +306,7 @@ SELECT i.outbox_id, i.instruction_id, i.idempotency_key, i.participant_id, i.seq
   a.attempt_no AS last_attempt_no, a.state AS last_attempt_state, a.completed_at AS last_attempt_at,
   a.rail_reference AS last_rail_reference, a.rail_code AS last_rail_code, a.error_code AS last_error_code, i.is_message,
   a.action AS last_attempt_action, a.outcome_unknown AS last_attempt_outcome_unknown,
-  -- A value of another form may be ciphertext or secret, so the view hides it.
+  -- An amount or a currency that is not of the expected form may be ciphertext or a secret, so the view hides it.
   CASE WHEN NOT d.amount_secret AND (d.payload ->> 'amount') COLLATE "C" ~ '^-?[0-9]{1,18}(\.[0-9]{1,18})?$'
     THEN d.payload ->> 'amount' END AS amount,
   CASE WHEN NOT d.currency_secret AND (d.payload ->> 'currency') COLLATE "C" ~ '^[A-Z]{3}$'

@@ -17,7 +17,7 @@ import {
 
 export interface RunSearch {
   readonly railType?: string
-  /** Run in `next` of an earlier page. Only earlier runs are returned. */
+  /** Id in `next` of the page before: a run, or a finding if findings are searched. Only older ones are returned. */
   readonly before?: string
   /** Maximum number, up to 1000. @default 100 */
   readonly limit?: number
@@ -241,7 +241,8 @@ export async function readPaymentsById(role: Queryable, outboxIds: readonly stri
 }
 
 /**
- * Returns payments that were dispatched in the window, by attempt. `after` is the last attempt of the previous page.
+ * Returns payments that were dispatched in the window, in the order of their attempt ids. `after` is the last attempt
+ * of the previous page.
  */
 export async function readPaymentsOf(
   role: Queryable,

@@ -161,8 +161,9 @@ $$;
 COMMENT ON FUNCTION is_double_number(numeric) IS
   'Returns whether JavaScript prints the double nearest to this number with the same value.';
 
--- A separate function, so that payload_defect has no subquery for a payload without numbers. One array collects the
--- numbers, because jsonb_path_query takes quadratic time. CASE bounds a number before its digits are produced.
+-- A separate function, because PostgreSQL does not inline a function with a subquery: payload_defect has none, and
+-- calls this function only for a payload with numbers. One array collects the numbers, because jsonb_path_query takes
+-- quadratic time. CASE refuses a large or long number before is_double_number produces its digits.
 CREATE OR REPLACE FUNCTION has_inexact_number(p_payload jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN EXISTS (
@@ -202,9 +203,12 @@ RETURN COALESCE(NOT shows_long_number(p_text) AND count_open_brackets(p_text) <=
 COMMENT ON FUNCTION is_plain_payload_text(text) IS
   'Returns true for the text of a small payload that needs no further check.';
 
--- Numbers are checked in binary form before any conversion to text, because 16 KiB of `1e131071` is 131 MB of text. A
--- payload above 512 KiB of storage is refused first, because it has more than 64 KiB of text: a one-digit number, the
--- worst case, takes 3 bytes of text and 12 of storage.
+-- Only a payload of at most 1 KiB is converted to text before its numbers are checked (small_payload_text). The numbers
+-- of a larger one are checked in binary form first: a thousand numbers 1e131071 are 16 KB of storage and 131 MB of
+-- text.
+--
+-- Storage is at most four times the text: in the worst case, a one-digit number has 3 bytes of text and 12 of storage.
+-- So a payload above 512 KiB of storage has more than 64 KiB of text, and is refused without a conversion.
 CREATE OR REPLACE FUNCTION payload_defect(p_payload jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE

@@ -277,7 +277,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION revive_inbox_message(text, text, text) IS
-  'Makes a dead message due at once and resets its attempts; an event records the actor and the reason.';
+  'Returns a dead message to the state seen and resets its attempts; an enqueued message is due at once. An event '
+  'records the actor and the reason.';
 
 CREATE OR REPLACE FUNCTION check_inbox_claims(p_sources text[], p_message_ids text[], p_fences uuid[], p_worker_id text)
 RETURNS void

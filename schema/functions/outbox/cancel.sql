@@ -20,7 +20,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION cancel_outbox_item(uuid, text) IS
-  'Cancels an item that was never leased, or whose attempts were definitely refused, in the caller''s transaction. '
+  'Cancels an item without a lease that was never sent or only refused definitely, in the caller''s transaction. '
   'Raises P7013 if a call may still pay it, or if it is terminal; DETAIL has the reason.';
 
 CREATE OR REPLACE FUNCTION cancel_outbox_instruction(p_instruction_id text, p_idempotency_key text, p_reason text)

@@ -58,8 +58,8 @@ BEGIN
     PERFORM refuse_argument('p_report_unleased', 'true or false');
   END IF;
 
-  -- 2. Read every condition in one statement: freeze, pauses, unverified blocks, expired leases, trail, kinds. An
-  -- item enqueued or unblocked while a pause of its participant begins is not blocked, so step 5 also checks pauses.
+  -- 2. Read every condition in one statement: freeze, pauses, unverified blocks, expired leases, trail, kinds. An item
+  -- enqueued or unblocked while a pause of its participant begins is not blocked, so steps 4 and 5 check pauses too.
   v_now := clock_timestamp();
   SELECT
     (SELECT NOT e.frozen AND e.epoch_id = COALESCE(p_epoch_id, e.epoch_id)
@@ -322,8 +322,8 @@ BEGIN
   IF p_rails IS NOT NULL AND NOT is_id_list(p_rails) THEN
     PERFORM refuse_argument('p_rails', 'null for all rails, or a plain list of 1 to 1000 of them');
   END IF;
-  -- While dispatch is frozen or everything is paused, no item can be claimed. A past time would make workers poll
-  -- without a pause. Lifting and resuming wake them.
+  -- While dispatch is frozen or everything is paused, no item can be claimed. A past time would make workers poll again
+  -- at once, for ever. The lift of the freeze and the resume wake them.
   IF (SELECT e.frozen FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1)
     OR EXISTS (SELECT 1 FROM outbox_pauses z WHERE z.kind = 'all')
   THEN
@@ -356,5 +356,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION next_outbox_event(text[], boolean) IS
-  'Returns the next due time of a claimable item or expiry of a lease; null if there is none. Includes an expired '
-  'lease only if a claim of these rails would take it over. p_is_message filters as in claim_outbox_batch.';
+  'Returns the next due time of a claimable item of these rails or expiry of any lease; null if there is none, or '
+  'while dispatch is frozen or everything is paused. Includes a lease that has expired only if a claim of these rails '
+  'would take it over. p_is_message filters due items and expired leases as in claim_outbox_batch.';

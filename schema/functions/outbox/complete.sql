@@ -1,7 +1,8 @@
--- Outcomes of attempts. An outcome has one of three sources, and each appends exactly one ledger row: a worker
--- completes (complete_outbox_attempts), a lease expires (expire_outbox_leases), two people decide (decisions.sql).
+-- Outcomes of attempts. An outcome has one of four sources, and each appends exactly one ledger row: a worker completes
+-- (complete_outbox_attempts), a lease expires (expire_outbox_leases), two people decide (decisions.sql), or a caller
+-- cancels (cancel.sql).
 --
--- Rules for all three:
+-- Rules for outcomes:
 --   * the attempt number is the ledger's highest plus one, read after the row is locked;
 --   * DISPATCHED and FAILED are terminal; a unique index refuses a second terminal attempt;
 --   * the 20th RETRYABLE makes the item FAILED, or held if its outcome is unknown;
@@ -18,8 +19,8 @@ RETURN 20;
 COMMENT ON FUNCTION outbox_attempt_ceiling() IS
   'Returns the number of recorded attempts after which an item is FAILED or held.';
 
--- Returns 5 s, 10 s, 20 s … at most p_longest_seconds. A hash of the id shortens each by up to a fifth. Items that
--- failed together are retried at different times, and the same item always gets the same delay.
+-- Returns 5 s, 10 s, 20 s … at most p_longest_seconds. A hash of the id shortens each delay by up to a fifth. So items
+-- that failed together are retried at different times, and the same arguments always give the same delay.
 CREATE OR REPLACE FUNCTION outbox_backoff(p_attempt_no integer, p_outbox_id uuid, p_longest_seconds integer DEFAULT 300)
 RETURNS interval
 LANGUAGE plpgsql IMMUTABLE SECURITY DEFINER SET search_path FROM CURRENT
@@ -301,8 +302,8 @@ END
 $$;
 COMMENT ON FUNCTION complete_outbox_attempt(
   uuid, uuid, text, text, text, text, text, text, integer, integer, boolean, text, text) IS
-  'Records the outcome of one leased item: a batch of one. Returns the recorded state, which the retry ceiling may '
-  'have changed.';
+  'Records the outcome of one leased item: a batch of one. Returns the recorded state, which differs from p_state at '
+  'the retry ceiling, and for a FAILED item of unknown outcome. Raises P7002 if the lease is lost.';
 
 -- For an untyped literal PostgreSQL picks the overload above, because it prefers text.
 CREATE OR REPLACE FUNCTION complete_outbox_attempt(
@@ -439,11 +440,13 @@ COMMENT ON FUNCTION record_completion_events(uuid[], text, timestamptz, boolean)
   'Internal: appends the events of a completion: new holds always, all others if the full trail is on.';
 
 -- The fast path of a completion, for a batch of successes. One statement deletes the items and inserts their ledger
--- rows. If a lease has expired, a token does not match, or a lease is listed twice, the function changes nothing and
--- returns no row. The slow path then records the batch.
+-- rows. It leaves out items without a live lease of this worker. If a live lease has another token, expires while the
+-- DELETE waits for locks, or is listed twice, the function changes nothing and returns no row. The slow path then
+-- records the batch.
 --
--- The DELETE locks rows in the order of ids, as lock_live_outbox_leases does. It reads the last attempt in its own
--- snapshot. That is safe: a transaction that appends an attempt also ends the lease, and the DELETE skips the row.
+-- The DELETE locks rows in the order of ids, as lock_live_outbox_leases does. The statement reads the last attempts in
+-- its own snapshot. That is safe: a transaction that appends an attempt also ends the lease, and the DELETE skips the
+-- row.
 CREATE OR REPLACE FUNCTION complete_dispatched_outbox_items(
   p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_rail_references text[], p_rail_codes text[],
   p_error_codes text[], p_error_messages text[], p_latencies_ms integer[], p_actions text[]

@@ -1,8 +1,9 @@
 -- Operator actions: holds and decisions of two people. Each action appends an event.
 --
 -- A hold only prevents claims. One person resolves a hold by RETRY if the outcome is known. A decision about money
--- takes two people: DISPATCHED (it was paid), FAILED (it was not), RETRY of an unknown outcome or above a limit that
--- asks for two, REDRIVE of a FAILED item. The first proposes; the second approves in a later transaction.
+-- takes two people: DISPATCHED (it was paid), FAILED (it was not), REDRIVE of a FAILED item, and RETRY of an unknown
+-- outcome, of a payment that a person entered, or above a limit that asks for two. The first proposes; the second
+-- approves in a later transaction. A decision that a reconciliation proposed needs two approvers.
 
 CREATE OR REPLACE FUNCTION place_outbox_hold(p_outbox_id uuid, p_reason text) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -103,8 +104,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION resolve_outbox_hold(uuid, text, text, text) IS
-  'Resolves a hold. Applies RETRY at once if the outcome is known and no limit asks for two people; proposes any other '
-  'decision to a second person.';
+  'Resolves a hold. Applies RETRY at once if the outcome is known and the hold does not ask for two people; proposes '
+  'any other decision to a second person.';
 
 CREATE OR REPLACE FUNCTION approve_outbox_proposal(p_proposal_id uuid)
 RETURNS TABLE (outbox_id uuid, decision text, redriven_as uuid, applied boolean)
@@ -399,7 +400,7 @@ $$;
 COMMENT ON FUNCTION apply_outbox_decision(uuid, text, text, text, text, text) IS
   'Internal: makes a held item terminal, with its ledger row, or requeues it; appends the event.';
 
--- Makes an item terminal by a decision or a cancellation of people. The caller has locked the item.
+-- Makes an item terminal by a decision of people or by a cancellation. The caller has locked the item.
 CREATE OR REPLACE FUNCTION end_outbox_item(
   p_outbox_id uuid, p_state text, p_action text, p_error_code text, p_reason text, p_rail_reference text, p_actor text
 ) RETURNS uuid

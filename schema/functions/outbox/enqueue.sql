@@ -170,7 +170,7 @@ BEGIN
   INTO v_all_within_bounds, v_all_ids, v_all_payloads
   FROM (
     SELECT concat(g.instruction_id, g.participant_id, g.idempotency_key, g.rail_type) AS ids,
-      -- Leaves out a long text: one kilobyte of stored numbers may be 12 MB as text.
+      -- Leaves out a long text: one kilobyte of stored numbers may be 8 MB as text.
       CASE WHEN octet_length(g.payload_text) <= 4096 THEN g.payload_text END AS payload_text,
       octet_length(g.instruction_id) BETWEEN 1 AND 128 AND octet_length(g.participant_id) BETWEEN 1 AND 128
         AND octet_length(g.idempotency_key) BETWEEN 1 AND 128 AND octet_length(g.rail_type) BETWEEN 1 AND 128
@@ -542,7 +542,7 @@ BEGIN
     END;
   END LOOP;
 
-  -- 6. Apply the limits and answer.
+  -- 6. Check replacements, write the trail, apply the limits and answer.
   IF p_replaces IS NOT NULL THEN
     PERFORM check_outbox_replacements(v_outbox_ids);
   END IF;

@@ -300,8 +300,9 @@ AS $$
 DECLARE
   v_cause text;
 BEGIN
-  -- A cause found at a start replaces an earlier freeze, so that items enqueued since then are also marked.
   SELECT e.freeze_cause INTO v_cause FROM dispatch_epochs e WHERE e.epoch_no = p_epoch_no AND e.frozen;
+  -- A cause found when an epoch begins (any except LOST_COMMITS and OPERATOR) replaces an earlier freeze and its time,
+  -- so that items enqueued since the earlier freeze are marked too.
   UPDATE dispatch_epochs e
   SET frozen_at = clock_timestamp(), freeze_cause = p_cause, freeze_reason = p_reason, frozen_by = p_actor,
     marked_at = NULL, items_marked = NULL, lifted_at = NULL, lifted_by = NULL, lift_reason = NULL
@@ -315,7 +316,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION freeze_dispatch_epoch(integer, text, text, text) IS
-  'Internal: freezes dispatch and appends the event; returns false if it is already frozen.';
+  'Internal: freezes dispatch and appends the event. Returns false if dispatch is already frozen and the cause is '
+  'LOST_COMMITS or OPERATOR.';
 
 -- Marks the items that were pending at the freeze. Locks in the same order as completions, so that the two cannot
 -- deadlock. One session marks; the others do not wait for it.

@@ -58,7 +58,8 @@ BEGIN
   END IF;
 
   IF v_is_pending THEN
-    -- A success outranks every other report and makes the outcome unknown, so that no automatic path fails this item.
+    -- No later report replaces a stored success. A success also sets outcome_unknown: while the outcome is unknown, a
+    -- rule that would make the item FAILED holds it instead (complete.sql).
     UPDATE payment_outbox_pending p
     SET late_outcome = CASE WHEN p.late_outcome ->> 'state' = 'DISPATCHED' THEN p.late_outcome ELSE v_detail END,
       outcome_unknown = p.outcome_unknown OR p_state = 'DISPATCHED'
@@ -80,7 +81,8 @@ BEGIN
         v_event_type, p_worker_id, ARRAY[p_outbox_id], ARRAY[v_detail], ARRAY[v_terminal.attempt_id]) e;
     END IF;
   EXCEPTION WHEN unique_violation THEN
-    -- An event has this number already. Under the item's lock, only a snapshot from before the lock misses that event.
+    -- Another event of the item has taken this number. The lock on the item excludes a concurrent event, so the
+    -- snapshot of this transaction must be older than the lock and misses that event.
     RAISE EXCEPTION 'outbox item %: another event was recorded at the same time', p_outbox_id
       USING ERRCODE = 'serialization_failure', HINT = 'Retry the transaction, or run it under READ COMMITTED.';
   END;

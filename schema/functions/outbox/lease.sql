@@ -60,8 +60,8 @@ $$;
 COMMENT ON FUNCTION renew_outbox_lease(uuid, uuid, text, integer) IS
   'Extends a live lease of this worker and token, or raises P7002.';
 
--- Releases leases whose dispatch never began, without counting an attempt. A marked dispatch that has begun cannot be
--- released: only its outcome or an operator ends its lease.
+-- Releases leases whose dispatch never began, without counting an attempt. After a marked dispatch has begun, its lease
+-- cannot be released: only its outcome, a hold by its worker or the expiry ends the lease.
 CREATE OR REPLACE FUNCTION release_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
 RETURNS TABLE (ordinal integer, outbox_id uuid, released boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

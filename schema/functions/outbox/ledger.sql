@@ -50,8 +50,8 @@ $$;
 COMMENT ON FUNCTION append_outbox_events(text, text, uuid[], jsonb[], uuid[]) IS
   'Internal: appends one event per item and returns their ids. Sends outcome messages about holds and returns.';
 
--- The row lock in outbox_pauses or participant_outbox_policies orders two writers of one scope. Without it, the unique
--- event number would refuse the second.
+-- A lock of the caller, such as that on a row of outbox_pauses, orders two writers of one scope. Without it, the unique
+-- event number would refuse the second event.
 CREATE OR REPLACE FUNCTION append_outbox_scope_event(p_event_type text, p_actor text, p_scope text, p_detail jsonb)
 RETURNS uuid
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

@@ -70,8 +70,8 @@ $$;
 COMMENT ON FUNCTION propose_outbox_limit_removal(text, text) IS
   'Proposes to remove a limit. A second person must approve. Returns the proposal.';
 
--- The unique index of open proposals orders the events of one limit: an insert waits for the decision of the proposal
--- before it.
+-- The unique index of open proposals orders the events of one limit: an insert waits for a transaction that is deciding
+-- the earlier proposal.
 CREATE OR REPLACE FUNCTION propose_outbox_limit_change(p_limit_name text, p_rule jsonb, p_reason text) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

@@ -1,6 +1,6 @@
 -- enqueue_payment_outbox_batch, claim_outbox_batch and complete_outbox_attempts with their answer in one row, because a
 -- client spends time on each column of each row. Spaces separate fields and line ends separate items: ids contain
--- neither. Times are microseconds since 1970.
+-- neither. Times in these lines are microseconds since 1970.
 
 CREATE OR REPLACE FUNCTION enqueue_outbox_packed(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],

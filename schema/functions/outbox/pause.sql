@@ -1,5 +1,5 @@
--- Claims call this function only while a pause exists. Each lookup is by key, so the cost does not grow with the
--- pauses.
+-- Claims and enqueues call this function only while some participant or stream is paused. Each lookup is by key, so the
+-- cost does not grow with the number of pauses.
 CREATE OR REPLACE FUNCTION is_outbox_paused(p_participant_id text, p_ordered boolean) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -10,8 +10,8 @@ $$;
 COMMENT ON FUNCTION is_outbox_paused(text, boolean) IS
   'Internal: returns whether a participant, or its ordered stream for an ordered item, is paused.';
 
--- A pause only stops claims. Claims leave a paused rail out. The items of a paused participant are marked as blocked,
--- so that claims do not read them.
+-- A pause only stops claims. Claims leave a paused rail out. The items of a paused participant or stream are marked as
+-- blocked, so that claims do not read them.
 CREATE OR REPLACE FUNCTION pause_outbox(p_kind text, p_name text, p_reason text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

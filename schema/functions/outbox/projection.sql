@@ -178,8 +178,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION project_ledger_block() IS
-  'Adds the next sealed block to the search table and to the counts per minute, hour and day. Returns no row if there '
-  'is none, or another session projects.';
+  'Adds the next sealed block to the search table and to the counts per minute, five minutes, hour and day. Returns no '
+  'row if there is none, or another session projects.';
 
 CREATE OR REPLACE FUNCTION rebuild_ledger_projection() RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -287,6 +287,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION purge_ledger_projection(integer, integer) IS
-  'Deletes search rows of items older than the retention and not held, counts of workers after a day, and other counts '
-  'per minute after 8 days, per hour after 100 and per day after 3650, at most the batch size; returns their number. '
-  'The ledger keeps all of it.';
+  'Deletes search rows (not of held items) and hashes of destinations of items older than the retention, counts of '
+  'workers after a day, and other counts per minute after 8 days, per hour after 100 and per day after 3650, at most '
+  'the batch size; returns their number. The ledger keeps all items and attempts.';

@@ -86,7 +86,8 @@ END
 $$;
 COMMENT ON FUNCTION expire_outbox_leases(uuid[], text, boolean) IS
   'Internal: writes ZOMBIE_REQUEUE for locked rows whose lease expired, clears the lease and sets outcome_unknown. '
-  'Holds an item at the ceiling or with a begun dispatch, unless a late success is known.';
+  'Holds an item at the ceiling or with a begun dispatch. A known late success prevents the hold, but not beyond the '
+  'ceiling.';
 
 CREATE OR REPLACE FUNCTION repair_expired_leases(
   p_batch_size integer, p_worker_id text, p_report_failures boolean DEFAULT false
@@ -116,8 +117,8 @@ BEGIN
   PERFORM roll_up_outbox_tallies();
   PERFORM prune_outbox_limit_usage();
   PERFORM prune_reconciliation_uploads();
-  -- A row that cannot be repaired must not block the others. This call skips at most 1,000 such rows, and the next call
-  -- tries them again.
+  -- A row that cannot be repaired must not block the others. The call skips such rows, and ends once it has skipped
+  -- 1,000 or more. The next call tries them again.
   LOOP
     v_now := clock_timestamp();
     v_expired := ARRAY(

@@ -180,9 +180,10 @@ $$;
 COMMENT ON FUNCTION check_outbox_replacements(uuid[]) IS
   'Internal: raises P7017 for the first item that replaces a payment which cannot be replaced.';
 
--- UNKNOWN_PAYMENT: no payment of this participant has the id. PENDING: an item of the payment is pending. PAID: another
--- item of the payment was paid. NOT_RETURNED: the item was paid, and the rail has returned nothing. REPORTED_PAID: a
--- worker reported late that the rail paid. ALREADY_REPLACED: another item replaces the payment.
+-- Returns the first reason that applies. UNKNOWN_PAYMENT: no payment of this participant has the id. ALREADY_REPLACED:
+-- another item replaces the payment. PENDING: an item of the payment is pending. PAID: another item of the payment was
+-- paid. REPORTED_PAID: a worker reported late that the rail paid. NOT_RETURNED: the item was paid, and the rail has
+-- returned nothing.
 CREATE OR REPLACE FUNCTION outbox_not_replaceable(p_outbox_id uuid, p_participant_id text, p_by uuid) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

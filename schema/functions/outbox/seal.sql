@@ -266,7 +266,7 @@ BEGIN
   UPDATE ledger_verification_passes p
   SET last_block = v_block.block_no, rows_checked = p.rows_checked + v_count, began_at = COALESCE(p.began_at, v_now),
     break_count = p.break_count + cardinality(v_breaks),
-    -- A block counts as at least 50 rows. After idle time the rate may be exceeded by one second's worth.
+    -- A block counts as at least 50 rows. After idle time the rate may be exceeded by the rows of one second.
     next_at = GREATEST(p.next_at, v_now - interval '1 second')
       + make_interval(secs => GREATEST(v_count, 50)::double precision / p_rows_per_second)
   RETURNING p.* INTO v_pass;

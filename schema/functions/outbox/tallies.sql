@@ -61,7 +61,7 @@ DECLARE
   v_last timestamptz;
   v_parts jsonb;
 BEGIN
-  -- A row has 300 bytes or more, so the size of the table bounds the number of items.
+  -- A row has 300 bytes or more, so a table below the lower bound has fewer than p_items_min items.
   IF pg_relation_size('payment_outbox_pending') NOT BETWEEN p_items_min * 300 AND 4294967296 THEN
     RETURN;
   END IF;

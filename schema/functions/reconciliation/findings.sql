@@ -19,7 +19,7 @@ BEGIN
   IF v_finding.finding_id IS NULL THEN
     PERFORM refuse_argument('p_finding_id', 'the id of a finding');
   END IF;
-  -- The row of the run orders two closers of one finding.
+  -- Locks the row of the finding's run, so that a second closing of the finding waits here and then finds the first.
   PERFORM 1 FROM reconciliation_runs r WHERE r.run_id = v_finding.run_id FOR NO KEY UPDATE;
   SELECT * INTO v_closing FROM reconciliation_closings c WHERE c.finding_id = p_finding_id;
   IF v_closing.finding_id IS NOT NULL THEN
@@ -115,8 +115,8 @@ RETURN jsonb_build_object('kind', p_entry.kind, 'account', p_entry.account, 'ban
 COMMENT ON FUNCTION describe_reconciled_entry(reconciliation_entries) IS
   'Internal: returns the data of an entry of a statement, for a finding.';
 
--- Records the return of a reversed payment, unless the bank paid twice or another amount. The reversal may then correct
--- that fault, and the payment is not returned.
+-- Records the return of a reversed payment, unless the entry is a debit, or the bank paid twice or another amount. In
+-- the last two cases the reversal may correct the fault of the bank, and the payment is not returned.
 CREATE OR REPLACE FUNCTION return_reversed_payment(p_entry reconciliation_entries) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

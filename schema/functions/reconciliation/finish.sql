@@ -288,8 +288,8 @@ $$;
 COMMENT ON FUNCTION compare_reconciliation(reconciliation_runs, uuid) IS
   'Internal: compares the staged entries with the ledger and records run, entries, findings, returns and proposals.';
 
--- Returns the same text in every session: hashes and times do not depend on bytea_output and TimeZone.
--- libs/ledger/db.ts compares each run with its event by the same expression.
+-- Encodes hashes and times itself, because to_jsonb depends on bytea_output and TimeZone. Only reading_sha256 is left
+-- to to_jsonb. libs/ledger/db.ts compares each run with its event by the same expression.
 CREATE OR REPLACE FUNCTION describe_reconciliation_run(p_run reconciliation_runs) RETURNS jsonb
 LANGUAGE sql STABLE
 RETURN to_jsonb(p_run) - '{event_id,actor}'::text[] || jsonb_build_object(

@@ -148,4 +148,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION next_scheduler_event(boolean) IS
-  'Returns the next due time of a timer, a run or an active job, or expiry of a lease, or null; and the current time.';
+  'Returns the earliest due time of a timer, a run or an active job, or expiry of a claim, or null; and the current '
+  'time. With p_outbox_only, READY tasks with delivery claim do not count.';

@@ -40,7 +40,8 @@ AS $$
   SELECT end_task_claims('run', p_run_ids, p_lease_tokens, p_worker_id, 'READY', p_error_message, p_retry_delay_seconds)
 $$;
 COMMENT ON FUNCTION abandon_job_runs(uuid[], uuid[], text, text, integer) IS
-  'Returns claimed runs to READY, due as before or after a delay. After the 20th attempt they are FAILED.';
+  'Returns claimed runs to READY, due as before or after a delay. After the 20th attempt they are FAILED; if their job '
+  'was deleted, they are CANCELLED.';
 
 CREATE OR REPLACE FUNCTION fail_job_runs(
   p_run_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_error_message text DEFAULT NULL
@@ -54,4 +55,4 @@ CREATE OR REPLACE FUNCTION purge_finished_job_runs(p_retention_seconds integer, 
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$ SELECT purge_finished_tasks('run', p_retention_seconds, p_batch_size) $$;
 COMMENT ON FUNCTION purge_finished_job_runs(integer, integer) IS
-  'Deletes runs that ended before the retention, oldest first, at most the batch size; returns their number.';
+  'Deletes runs that ended longer ago than the retention, oldest first, at most the batch size; returns their number.';

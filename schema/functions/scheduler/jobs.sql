@@ -68,8 +68,8 @@ $$;
 COMMENT ON FUNCTION pause_job(text) IS
   'Stops creating runs of a job; existing runs continue. Returns false if it was already paused.';
 
--- Occurrences during the pause are dropped under every missed_runs policy. The caller computed the next due time from
--- p_revision; a later revision may have another schedule.
+-- Occurrences during the pause are dropped under every missed_runs policy. The caller computed p_next_due_at from the
+-- schedule of p_revision. A later revision may have another schedule, so the function does not resume it.
 CREATE OR REPLACE FUNCTION resume_job(p_job_name text, p_revision bigint, p_next_due_at timestamptz) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -186,7 +186,7 @@ DECLARE
   v_unchanged text[];
 BEGIN
   PERFORM check_job_runs(p_job_names, p_revisions, p_next_due_at, p_scheduled_for);
-  -- Locks in the order of names and skips locked jobs: their holder is moving or changing them.
+  -- Locks in the order of names and skips locked jobs: another transaction is creating their runs or changing them.
   v_unchanged := ARRAY(
     SELECT j.job_name FROM scheduler_jobs j
     WHERE j.state = 'ACTIVE' AND EXISTS (

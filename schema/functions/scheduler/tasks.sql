@@ -146,13 +146,14 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now timestamptz;
-  -- Positions of the claims that match a row.
+  -- Positions in p_task_ids of the tasks that this worker claimed with the given token, live or expired.
   v_shown bigint[];
   v_held uuid[];
 BEGIN
   PERFORM check_scheduler_leases(
     format('p_%s_ids', p_kind), p_task_ids, p_lease_tokens, p_worker_id, p_error_message, p_retry_delay_seconds);
-  -- Only a CLAIMED task has a lease token. With a predicate on the state the planner could read all leased tasks.
+  -- No predicate on the state: only a CLAIMED task has a lease token, and with the predicate the planner might read the
+  -- whole index of leased tasks instead of these ids.
   v_shown := ARRAY(
     SELECT g.ordinal
     FROM unnest(p_task_ids, p_lease_tokens) WITH ORDINALITY AS g(task_id, lease_token, ordinal)
@@ -205,4 +206,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION purge_finished_tasks(text, integer, integer) IS
-  'Internal: deletes tasks of a kind that finished before the retention, oldest first; returns their number.';
+  'Internal: deletes tasks of a kind that finished longer ago than the retention, oldest first; returns their number.';

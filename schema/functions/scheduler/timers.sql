@@ -115,4 +115,5 @@ CREATE OR REPLACE FUNCTION purge_finished_timers(p_retention_seconds integer, p_
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$ SELECT purge_finished_tasks('timer', p_retention_seconds, p_batch_size) $$;
 COMMENT ON FUNCTION purge_finished_timers(integer, integer) IS
-  'Deletes timers that ended before the retention, oldest first, at most the batch size; returns their number.';
+  'Deletes timers that ended longer ago than the retention, oldest first, at most the batch size; returns their '
+  'number.';
