@@ -111,6 +111,19 @@ test('no image or pod runs as root, and no deployment file contains a database p
   for (const file of DEPLOYMENTS) expect(read(file)).not.toMatch(/postgres:\/\/\w+:(?!…|\$\{)/)
 })
 
+test('the image copies every script and folder that scripts/build.mjs reads', () => {
+  const named = read('scripts/build.mjs').matchAll(/(?:scripts\/|'scripts', ')(\w+\.mjs)'/g)
+  const scripts = new Set([...named].map(([, name]) => `scripts/${name}`))
+  expect(scripts.size).toBe(3)
+  const needed = [...scripts, 'scripts/build.mjs', 'libs', 'embedded', 'tsconfig.json', 'tsconfig.base.json']
+  const [, building = ''] = read('deploy/docker/Dockerfile').split(/^FROM /m)
+  const copies = building.matchAll(/^COPY (.*) \S+$/gm)
+  const copied = new Set([...copies].flatMap(([, words = '']) => words.split(' ')))
+  expect(needed.filter((name) => !copied.has(name))).toEqual([])
+  const sent = new Set(read('deploy/docker/Dockerfile.dockerignore').split('\n'))
+  expect(needed.filter((name) => !sent.has(`!${name}`))).toEqual([])
+})
+
 describe('npm run cluster', () => {
   test('replaces every placeholder of the files in deploy/cluster', () => {
     const places = ['patroni.yml', 'haproxy.cfg', 'pgbouncer.ini'].flatMap((file) =>
