@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
@@ -37,6 +38,27 @@ test('only planner.sql has planner settings; schema/functions/README.md explains
   )
   const explained = [...markdownPage('schema/functions/README.md').matchAll(/^\| `(\w+)` \|/gm)]
   expect(new Set(explained.map(([, profile]) => profile))).toEqual(new Set(used))
+})
+
+/** Names the files whose bytes differ from the digests, in the format of sha256sum. */
+function changedFiles(digests: string, files: readonly SchemaText[]): readonly string[] {
+  const lines = files.map(({ name, text }) => `${createHash('sha256').update(text).digest('hex')}  ${name}`)
+  const frozen = digests.trim().split('\n')
+  const differing = [
+    ...lines.filter((line) => !frozen.includes(line)),
+    ...frozen.filter((line) => !lines.includes(line)),
+  ]
+  return [...new Set(differing.map((line) => line.slice(66)))]
+}
+
+test('the files of schema/v1 are those of release 0.2.0; a table changes by a migration', async () => {
+  const digests = await readFile(join(import.meta.dirname, '../golden/schema-v1.sha256'), 'utf8')
+  // Every deployment applies the privileges again, so that file may change.
+  const files = (await read('v1')).filter(({ name }) => name !== '011_privileges.sql')
+  expect(changedFiles(digests, files)).toEqual([])
+  const [first, second, ...others] = files
+  const planted = [{ ...first!, text: `${first!.text} ` }, { ...second!, name: 'renamed.sql' }, ...others]
+  expect(changedFiles(digests, planted)).toEqual([first!.name, 'renamed.sql', second!.name])
 })
 
 const WIDTH_MAX = 120
