@@ -32,6 +32,8 @@ export interface DashboardData {
    * Payment held with an unknown outcome after a retry, an expired lease and a late outcome. olga has proposed a retry.
    */
   readonly faultyPayment: string
+  /** Payment that is due on a rail without a pause. */
+  readonly duePayment: string
 }
 
 const RAILS = ['sepa', 'swift', 'card-acquirer'] as const
@@ -46,6 +48,7 @@ export async function seedDashboardData(db: TestDatabase): Promise<DashboardData
   const { control } = await apiRolesOf(db)
   const data = new DashboardSeeder(db, (owner) => control({ owner, apiKey: null }))
   await data.payments()
+  const duePayment = await data.findDuePayment()
   const faultyPayment = await data.createFaultyPayment()
   await data.contradiction()
   await data.inFlight()
@@ -56,7 +59,7 @@ export async function seedDashboardData(db: TestDatabase): Promise<DashboardData
   await data.reconciliation()
   await data.history()
   await projectLedger(db)
-  return { faultyPayment }
+  return { faultyPayment, duePayment }
 }
 
 class DashboardSeeder {
@@ -83,6 +86,14 @@ class DashboardSeeder {
     await this.#claimAndComplete('card-acquirer', 3, (item) => refused(item))
     await this.#claimAndComplete('card-acquirer', 2, (item) => busy(item, 'RATE_LIMITED', 12))
     await this.#enqueue('sepa', 3, true)
+  }
+
+  async findDuePayment(): Promise<string> {
+    const { rows } = await this.#db.queryNoRole<{ outbox_id: string }>(
+      `SELECT outbox_id FROM outbox_operational_status WHERE state = 'DUE' AND rail_type = 'sepa' ORDER BY 1 LIMIT 1`,
+    )
+    if (rows[0] === undefined) throw new Error('no payment is due')
+    return rows[0].outbox_id
   }
 
   /** Leases four items, one with an expired lease. */

@@ -1,4 +1,5 @@
 import type { Page } from 'playwright-core'
+import { accessibilityDefects } from './accessibility.js'
 import type { OpenPage } from './dashboardFixture.js'
 
 /** A dashboard page for tests and documentation. */
@@ -37,35 +38,53 @@ export const DASHBOARD_VARIANTS = [
 ] as const
 
 /** Screens on which every page must fit. */
-const SCREENS = [
+export const SCREENS: readonly Screen[] = [
   { width: 390, height: 844 },
   { width: 1024, height: 768 },
   { width: 1440, height: 900 },
 ]
 
-/** Returns each page that does not fit a screen, as "page width scheme: defect". */
-export async function findLayoutDefects(open: OpenPage, payment: string): Promise<string[]> {
+interface Screen {
+  readonly width: number
+  readonly height: number
+}
+
+/**
+ * Returns the defects of every page. Skips the check by axe for content that is in `checked`, and adds new content to
+ * it.
+ */
+export async function findPageDefects(open: OpenPage, payment: string, checked: Set<string>): Promise<string[]> {
+  const { page, goTo } = open
   const defects: string[] = []
   for (const { name, path } of DASHBOARD_PAGES) {
     if (name === 'payment' && payment === '') continue
-    await open.goTo(path(payment))
-    defects.push(...(await layoutDefectsOf(open.page, name, ['light'])))
+    await goTo(path(payment))
+    const content = await page.locator('main').innerHTML()
+    defects.push(...(await pageDefectsOf(page, name, { axe: !checked.has(content) })))
+    checked.add(content)
   }
   return defects
 }
 
-/** Returns the defects of the open page on each screen. */
-export async function layoutDefectsOf(
-  page: Page,
-  name: string,
-  schemes: readonly ('light' | 'dark')[],
-): Promise<string[]> {
+/**
+ * Returns the defects of the open page on each screen in both colour schemes, as "page width scheme: defect". Begins
+ * with the current scheme and ends with the other one on the widest screen, because changes of screen and scheme take
+ * most of the time.
+ */
+export async function pageDefectsOf(page: Page, name: string, { axe = true } = {}): Promise<string[]> {
+  const isDark = (await page.evaluate('document.documentElement.dataset.theme')) === 'dark'
   const defects: string[] = []
-  for (const colorScheme of schemes) {
+  for (const [colorScheme, screens] of [
+    [isDark ? 'dark' : 'light', SCREENS.toReversed()],
+    [isDark ? 'light' : 'dark', SCREENS],
+  ] as const) {
     await page.emulateMedia({ colorScheme })
-    for (const screen of SCREENS) {
-      await page.setViewportSize(screen)
-      const found = await findDefects(page)
+    await page.locator(`:root[data-theme=${colorScheme}]`).waitFor()
+    for (const screen of screens) {
+      const found = await layoutDefectsOf(page, screen)
+      // Axe checks one screen. The dark scheme changes colours only, so there it checks only the contrast.
+      if (axe && screen === SCREENS[2])
+        found.push(...(await accessibilityDefects(page, colorScheme === 'light' ? 'every' : 'contrast')))
       defects.push(...found.map((defect) => `${name} ${screen.width} ${colorScheme}: ${defect}`))
     }
   }
@@ -74,10 +93,11 @@ export async function layoutDefectsOf(
 
 /**
  * Finds a page wider than the screen, tables and lists with columns beyond their right edge (free text must wrap
- * instead), numbers and words wider than their box, and lists that scroll beside a page that scrolls. Waits two frames,
- * so that the layout has followed the screen.
+ * instead), numbers and words wider than their box, names in the navigation that need two lines, and lists that scroll
+ * beside a page that scrolls. Waits two frames, so that the layout has followed the screen.
  */
-async function findDefects(page: Page): Promise<string[]> {
+export async function layoutDefectsOf(page: Page, screen: Screen): Promise<string[]> {
+  await page.setViewportSize(screen)
   return page.evaluate(`new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => {
     const { scrollWidth, scrollHeight } = document.documentElement
     const isTaller = scrollHeight > innerHeight
@@ -86,11 +106,14 @@ async function findDefects(page: Page): Promise<string[]> {
     const scrollers = all.filter((one) => scrolls(one) && /auto|scroll/.test(getComputedStyle(one).overflowY))
     const boxes = [...document.querySelectorAll('.figure, .figure-value, .count, .button, .state, .state-counts, h1, h2')]
     const spilled = boxes.filter(({ scrollWidth, clientWidth }) => clientWidth > 0 && scrollWidth > clientWidth + 1)
+    const links = [...document.querySelectorAll('.side .nav a')]
+    const broken = links.filter((one) => one.offsetHeight > parseFloat(getComputedStyle(one).minHeight))
     const cutOff = [...document.querySelectorAll('.table-wrap, .vlist-head')].filter((one) => one.scrollWidth > one.clientWidth)
     resolve([
       ...(scrollWidth > innerWidth ? [scrollWidth - innerWidth + ' pixels wider than the screen'] : []),
       ...(isTaller ? scrollers.map((one) => 'second scroll bar: ' + one.className) : []),
       ...spilled.map((one) => 'text beyond its box: ' + one.className + ' ' + one.textContent.slice(0, 40)),
+      ...broken.map((one) => 'two lines: ' + one.textContent),
       ...cutOff.map((one) => 'cut off: ' + one.closest('[aria-label]').getAttribute('aria-label')),
     ])
   })))`)

@@ -1,10 +1,10 @@
 /**
  * Script for a page: changes each answer of the API into that of a database with a million payments. Counts become
- * 999,999 and 1,000,000, which are the widest texts; lists get a full page; ids and amounts become long. The rest of
- * each answer is real.
+ * 999,999 and 1,000,000, which are the widest texts; lists get more rows than fit on a screen, and that of leases a full
+ * page; ids and amounts become long. The rest of each answer is real.
  */
 export const MILLION_PAYMENTS = `{
-  const FULL_PAGE = 100
+  const sizeOfPage = () => (location.hash.startsWith('#/leases') ? 100 : 25)
   const LONG_IDS = new Set(['instructionId', 'participantId', 'lastRailReference'])
   const NO_COUNT = /(Ms|Seconds|No|Days|Max)$|^(approvals|workers|alive|silent|open|halfOpen|closed)$/
   // These counts stay small, because the dashboard subtracts them from other counts.
@@ -23,7 +23,7 @@ export const MILLION_PAYMENTS = `{
   const fullPage = (rows) =>
     rows.length === 0
       ? []
-      : Array.from({ length: Math.max(rows.length, FULL_PAGE) }, (_, index) => {
+      : Array.from({ length: Math.max(rows.length, sizeOfPage()) }, (_, index) => {
           const row = enlarge(rows[index % rows.length])
           const unique = (id) => id?.slice(0, -4) + String(index).padStart(4, '0')
           for (const part of [row, row.item ?? {}])
