@@ -127,7 +127,7 @@ describe('a declaration of a broker rail', () => {
   test.for<[string, () => Rail]>([
     ['codes and a misspelt field', () => nats({}, { codes: { X: 'success' }, dispatchh: 1 })],
     ['a field misspelt', () => kafka({}, { onUnknown: 'hold', timeoutms: 1 })],
-  ])('with an unknown field is refused when the rail is loaded: %s', ([, declare]) => {
+  ])('is refused for an unknown field when the rail is loaded: %s', ([, declare]) => {
     expect(() => loadRail(declare())).toThrow('unknown; ')
   })
 })

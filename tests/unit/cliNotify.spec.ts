@@ -154,7 +154,7 @@ describe('a notice of an alert', () => {
 })
 
 describe('an alert with --notify', () => {
-  test('and its end are each sent once although two processes watch, even after a restart', async () => {
+  test('is sent once, and so is its end, although two processes watch, even after a restart', async () => {
     const channel = channelOf('json')
     let firing = [HELD]
     const both = [notifierOf({ channel, firing: () => firing }), notifierOf({ channel, firing: () => firing })]
@@ -230,7 +230,7 @@ describe('an alert with --notify', () => {
     ])
   })
 
-  test('that can be sent without the outbox is in ALERT_RULES', () => {
+  test('is in ALERT_RULES if it can be sent without the outbox', () => {
     const names = ALERT_RULES.map(({ name }) => name)
     expect(names).toEqual(expect.arrayContaining([...STOPS_DISPATCH, DATABASE_AWAY]))
   })

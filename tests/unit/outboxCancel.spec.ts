@@ -511,7 +511,7 @@ describe('a concurrent cancel', () => {
     expect(await replacing).toMatchObject({ created: true })
   })
 
-  test('and an approval of FAILED exclude each other, without a deadlock', async () => {
+  test('excludes an approval of FAILED and is excluded by it, without a deadlock', async () => {
     const first = await enqueueHeld(db, olga)
     const proposal = await propose(olga, first.outboxId, 'FAILED')
     const people = await openConnection(db, 'symphony_control')

@@ -180,7 +180,7 @@ describe('a completion of an outbox item', () => {
     },
   )
 
-  test('with a hold reason records the attempt, holds the item and writes an event', async () => {
+  test('records the attempt, holds the item and writes an event if it has a hold reason', async () => {
     const lease = await enqueueAndClaim(db)
     const recorded = await complete(db, lease, { state: 'RETRYABLE', holdReason: 'ask the bank' })
     expect(recorded).toEqual({ attemptNo: 1, state: 'RETRYABLE', held: true })

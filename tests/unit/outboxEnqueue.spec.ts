@@ -313,7 +313,7 @@ describe('a rollback', () => {
     expect(await enqueue(db, { participantId })).toMatchObject({ sequenceId: 2n })
   })
 
-  test('to a savepoint leaves no gap in the sequence numbers', async () => {
+  test('leaves no gap in the sequence numbers if it ends at a savepoint', async () => {
     const participantId = buildInstruction().participantId
     await db.as('symphony_ingest').transaction(async (tx) => {
       await enqueuePaymentOutbox(tx, buildInstruction({ participantId }))

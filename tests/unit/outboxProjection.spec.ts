@@ -314,7 +314,7 @@ describe('searches of the search table', () => {
     expect(await findItems(readonly(), `ref-${word.slice(0, 20)}`, { limit: 9 })).toEqual([paid.outboxId])
   })
 
-  test('by currency leave out a rail whose amounts a later declaration masks', async () => {
+  test('leave out a rail whose amounts a later declaration masks, if they are by currency', async () => {
     const { filter, railType } = await three()
     await call(executor(), 'declare_outbox_rail', [railType, true, JSON.stringify({ '/amount': 'masked' }), 'w', true])
     expect((await searchProjected(auditor(), { ...filter, limit: 9 })).ids).toEqual([])

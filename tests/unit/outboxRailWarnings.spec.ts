@@ -230,7 +230,7 @@ describe('symphony enqueue', () => {
     expect(JSON.parse(silent.stdout)).not.toHaveProperty('warnings')
   })
 
-  test('with --file warns once per unserved rail', async () => {
+  test('warns once per unserved rail of a file (--file)', async () => {
     const [served, missing] = [newRail(), newRail()]
     await declare(served, { serving: true })
     const file = join(await mkdtemp(join(tmpdir(), 'payments-')), 'payments.ndjson')

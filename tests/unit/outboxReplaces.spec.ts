@@ -347,7 +347,7 @@ describe('a replaced payment', () => {
     })
   })
 
-  test('has its replacement’s redrive held after a late success; a new redrive is refused (P7006)', async () => {
+  test('has its replacement’s redrive held after a late success; a new one is refused (P7006)', async () => {
     const lease = await failedLease()
     const second = replacing(lease)
     const { outboxId } = await enqueuePaymentOutbox(ingest(), second)

@@ -81,7 +81,7 @@ describe('the CSV reader', () => {
     expect(result).toBe(expected)
   })
 
-  test('without a direction column reads every entry as a debit, and refuses mixed signs', async () => {
+  test('reads every entry as a debit if there is no direction column, and refuses mixed signs', async () => {
     for (const amounts of [
       ['1', '2'],
       ['-1', '-2'],
