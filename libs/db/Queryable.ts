@@ -139,6 +139,8 @@ export async function undoOnError<T>(tx: Queryable, body: (tx: Queryable) => Pro
     return result
   } catch (error) {
     await tx.query('ROLLBACK TO SAVEPOINT symphony_enqueue')
+    // A rollback keeps the savepoint. An outer call with the same name would find it instead of its own.
+    await tx.query('RELEASE SAVEPOINT symphony_enqueue')
     throw error
   }
 }

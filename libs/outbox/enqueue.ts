@@ -30,20 +30,23 @@ export async function enqueue(instruction: OutboxInstruction, options: EnqueueOp
 }
 
 /**
- * Enqueues many payments, in statements of up to 1000. Returns results in the order given. Throws at the first refused
- * payment. Roll back then, because earlier statements may have enqueued payments.
+ * Enqueues many payments, in statements of up to 1000: all of them, or none if one is refused. Returns results in the
+ * order given.
  */
 export async function enqueueMany(
   instructions: readonly OutboxInstruction[],
   options: EnqueueOptions,
 ): Promise<EnqueuedItem[]> {
   const tx = transactionOf(options)
-  const items: EnqueuedItem[] = []
-  for (let start = 0; start < instructions.length; start += BATCH_SIZE.max) {
-    const batch = instructions.slice(start, start + BATCH_SIZE.max)
-    items.push(...(await enqueueChecked(tx, batch, options)))
-  }
-  return items
+  if (instructions.length <= BATCH_SIZE.max) return enqueueChecked(tx, instructions, options)
+  return undoOnError(tx, async (inner) => {
+    const items: EnqueuedItem[] = []
+    for (let start = 0; start < instructions.length; start += BATCH_SIZE.max) {
+      const batch = instructions.slice(start, start + BATCH_SIZE.max)
+      items.push(...(await enqueueChecked(inner, batch, options)))
+    }
+    return items
+  })
 }
 
 /** Enqueues a message. Only `OutboxStore` and relayers with its topic claim it. */

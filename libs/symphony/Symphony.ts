@@ -133,9 +133,7 @@ export class Symphony<
     return enqueue(withKey(instruction, fieldName, 'instruction'), { tx, ...this.#checks })
   }
 
-  /**
-   * Enqueues many payments. If one is refused, throws. Roll back then: of more than 1000, earlier ones may be enqueued.
-   */
+  /** Enqueues many payments: all of them, or none if one is refused. */
   async enqueueMany(instructions: readonly Instruction<Rails>[], options: EnqueueOptions): Promise<EnqueuedItem[]> {
     const { tx } = requiredObject('options', options, EXPECTED_TX)
     if (!Array.isArray(instructions)) throw new InvalidArgumentError('instructions', 'expected an array')

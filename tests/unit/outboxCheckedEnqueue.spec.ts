@@ -121,6 +121,18 @@ test('enqueueMany with rails accepts an invalid payment that was enqueued before
   expect(items.map(({ created }) => created)).toEqual([false, true])
 })
 
+test('enqueueMany enqueues none of 1,001 payments if the last is refused, and the transaction continues', async () => {
+  const { participantId } = buildInstruction()
+  const valid = Array.from({ length: 1_000 }, () => buildInstruction({ participantId }))
+  const refused = buildInstruction({ participantId, payload: { amount: '-1' } })
+  const after = buildInstruction({ participantId })
+  await db.as('symphony_ingest').transaction(async (tx) => {
+    await expect(enqueueMany([...valid, refused], { tx, rails })).rejects.toThrow(InvalidPayloadError)
+    await enqueueMany([after], { tx, rails })
+  })
+  expect(await sequenceOf(db, participantId)).toMatchObject({ taken: [1n] })
+})
+
 test('an API without rails accepts every rail', async () => {
   const unaware = await openHttpFixture(db, { api: { rails: new Map() } })
   onTestFinished(() => unaware.close())
