@@ -42,8 +42,8 @@ export class StatusCache {
 
   async #read(): Promise<Status> {
     const role = this.#role
-    // Sends one query at a time, so that a read uses one connection. The snapshot of the alerts already contains the
-    // queue.
+    // Sends one query at a time, so that a read uses one connection. The snapshot of the alerts usually contains the
+    // queue; otherwise the queue is read here.
     const { alerts, queue } = await this.#api.readStatusSnapshot()
     const figures = figuresOf(queue ?? (await readOutboxStatus(role)))
     const reports = await readWorkerReports(role)

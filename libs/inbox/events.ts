@@ -5,7 +5,7 @@ interface AboutMessage extends InboxKey {
   readonly attemptCount: number
 }
 
-/** Events of an inbox worker, one per fact. Events contain no payload. */
+/** Events of an inbox worker. Each type reports one kind of fact. Events contain no payload. */
 export type InboxWorkerEvent =
   /** A claim returned, with or without messages. */
   | { readonly type: 'inbox.claimed'; readonly messages: number; readonly takeovers: number }

@@ -80,7 +80,7 @@ class KindStream {
   #rows: readonly LedgerRow[] = []
   #taken = 0
   #ahead: Promise<readonly LedgerRow[]> | undefined
-  /** Position up to which all rows were read; null for the end of the table. */
+  /** Bound that the last page reached, null for the end of the table; undefined if more rows may follow. */
   #endedAt: Position | null | undefined
   #bound: Position | null = null
   #limit = FIRST_PAGE_ROWS

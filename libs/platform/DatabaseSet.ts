@@ -9,7 +9,7 @@ import { PlatformOptionsError, type ResolvedPlatformOptions } from './options.js
 export interface Member {
   readonly name: string
   readonly database: Database
-  /** Identity of the database: its server, database and schema, independent of its name. */
+  /** Server, database and schema as one text. Members with the same identity are the same database, whatever their names. */
   readonly identity: string
 }
 

@@ -1,4 +1,4 @@
-/** Events of a platform, one per fact. No event holds a URL. */
+/** Events of a platform. Each type reports one kind of fact. No event holds a URL. */
 export type PlatformEvent =
   /** Discovery returned a new database. */
   | { readonly type: 'platform.databaseAdded'; readonly database: string }

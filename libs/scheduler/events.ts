@@ -1,6 +1,6 @@
 import type { MissedRuns } from './types.js'
 
-/** Events of a scheduler, one per fact. Events contain no payload. */
+/** Events of a scheduler. Each type reports one kind of fact. Events contain no payload. */
 export type SchedulerEvent =
   /** This scheduler created runs of due jobs. Another scheduler may have created further runs. */
   | {

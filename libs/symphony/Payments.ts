@@ -50,7 +50,10 @@ export class Payments {
   readonly #role: () => RoleHandle
   readonly #schema: string | undefined
 
-  /** @param role called only by methods that read, because `cancel` uses the transaction of the caller */
+  /**
+   * @param role throws if there is no database. Only reads call it, so `cancel`, which uses the transaction of the
+   *   caller, works without a database.
+   */
   constructor(role: () => RoleHandle, schema?: string) {
     this.#role = role
     this.#schema = schema

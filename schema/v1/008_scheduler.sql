@@ -6,8 +6,8 @@
 --
 -- A due task either becomes a message of the outbox, in the transaction that marks it ENQUEUED, or a worker claims it
 -- under a lease. A crash leaves a READY row, or a lease that expires. Scheduler processes parse the cron expressions;
--- the database only compares next_due_at. A job whose expression no scheduler can parse is postponed and keeps
--- next_due_at, so that its occurrence is late and not lost.
+-- the database only compares times. A job whose expression a scheduler cannot parse is ignored until postponed_until
+-- and keeps next_due_at, so that its occurrence is late and not lost.
 
 -- Tables --------------------------------------------------------------------------------------------------------------
 

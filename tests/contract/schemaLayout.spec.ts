@@ -107,7 +107,7 @@ test('a function body above 80 lines has a numbered step comment at least every 
   expect(bodiesWithoutSteps([buildSchemaText(79)])).toEqual([])
 })
 
-test('no schema file drops an object or adds a column, because no earlier release has a schema', async () => {
+test('no schema file drops an object or adds a column, because no release was published yet', async () => {
   expect(
     filesWith(/^ *(DROP|ALTER TABLE \w+ ADD COLUMN)\b/m, [...(await read('v1')), ...(await read('functions'))]),
   ).toEqual([])

@@ -394,7 +394,8 @@ export class World {
       decision,
       referenceFor(decision === 'RETRY' ? 'RETRYABLE' : decision),
     )
-    // During a freeze one person may decide, because lifting the freeze marks every payment as unknown again.
+    // During a freeze one person may decide RETRY: nothing is sent before the lift, and by then the items that were
+    // pending at the freeze are marked as unknown.
     const { outbox, book } = this.state
     if (answer === 'APPLIED' && book[index]!.uncertain && outbox.freeze === null)
       this.#break('two people', `one person decided about ${item.name}, although a call may have paid it`)

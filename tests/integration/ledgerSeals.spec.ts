@@ -336,7 +336,7 @@ describe('readSealingStatus', () => {
     await fixture.sealAll()
   })
 
-  test('names no session if every row can be sealed and no worker does so', async () => {
+  test('names no blocking session if the rows only wait for a worker to seal them', async () => {
     await enqueue(fixture.db)
     await expect
       .poll(() => readSealingStatus(readonly()), POLL_OPTIONS)

@@ -219,7 +219,7 @@ interface FoundRow {
   readonly place: string
   readonly key: string
   readonly text: Readonly<Record<string, string | null>>
-  /** Names under which a finding may report the row. */
+  /** Values of `subject` with which a break may report the row. */
   readonly names: readonly string[]
   readonly blocks: readonly string[]
 }
@@ -255,7 +255,7 @@ export async function columnsOf(client: Queryable, table: Table): Promise<{ name
   return rows
 }
 
-/** Changes a column of one row of a table, and returns the names under which a finding may report the row. */
+/** Changes a column of one row of a table, and returns the values of `subject` with which a break may report the row. */
 export async function flipColumn(
   client: Queryable,
   table: Table,

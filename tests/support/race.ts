@@ -3,7 +3,7 @@ import type { Client } from 'pg'
 import type { Queryable } from '../../libs/db/index.js'
 import type { TestDatabase } from './database.js'
 
-/** A single connection in one role, which the wrappers accept as a client. */
+/** A single connection in one role. The wrappers of the SQL functions accept it as their first argument. */
 export interface Connection extends Queryable {
   readonly schema: string
   /** Process id of its backend. */

@@ -76,7 +76,7 @@ class SnapshotWriter {
     ]
   }
 
-  /** Returns the columns, constraints and other parts of a relation. Columns are in table order. */
+  /** Returns the parts of one kind, such as the columns, of a relation: columns in table order, others by name. */
   #partsOf(kind: string, relation: string): readonly (readonly [string, Properties])[] {
     const parts = [...(this.#catalog.get(kind) ?? [])].filter(([name]) => name.startsWith(`${relation}.`))
     const named = parts.map(([name, properties]) => [name.slice(relation.length + 1), properties] as const)

@@ -97,7 +97,7 @@ describe('when a Symphony function or trigger raises an error', () => {
     expect(refused).toMatchObject({ remedy: expect.stringContaining('symphony deploy --create-login') })
   })
 
-  test('its SQLSTATE is in RAISED_SQLSTATES, which has exactly the listed codes', () => {
+  test('RAISED_SQLSTATES has exactly 22023, P0001 and the P70 codes listed in this test', () => {
     expect([...RAISED_SQLSTATES.keys()].toSorted()).toEqual(
       [
         '22023',

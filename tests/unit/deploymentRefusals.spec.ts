@@ -208,7 +208,7 @@ describe('a dry run of deploy', () => {
     expect(sql).not.toContain('very secret')
   })
 
-  test('refuses legacy objects like a deployment (DEPLOYMENT_LEGACY_OBJECTS)', async () => {
+  test('refuses legacy objects, as a real deployment does (DEPLOYMENT_LEGACY_OBJECTS)', async () => {
     await createSchema()
     await db.queryNoRole(LEGACY)
     await expect(deploy({ url: db.url, schema, dryRun: true })).rejects.toMatchObject({

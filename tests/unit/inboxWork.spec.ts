@@ -256,7 +256,7 @@ describe('the attempt limit of an inbox message', () => {
     expect(await claimOf(db, message)).toEqual([])
   })
 
-  test('keeps the error of an earlier attempt if the last attempt reports none', async () => {
+  test('gives the dead message the latest reported error, or says that none was reported', async () => {
     const message = await enqueued(db)
     const [first] = await claimOf(db, message, { attemptsMax: 2 })
     await store.abandon([{ ...first!, error: 'the real reason', retryDelaySeconds: 0 }])

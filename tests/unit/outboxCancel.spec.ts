@@ -599,7 +599,7 @@ describe('cancelled items', () => {
     expect(ids).toEqual([failed.outboxId, cancelled.outboxId])
   })
 
-  test('break invariant I5 of the audit if the rail paid one; items that people failed do not', async () => {
+  test('break invariant I5 if the rail paid one; items that two people decided as FAILED do not', async () => {
     await withTestDatabase(async (own) => {
       const [first, second] = [await createPerson(own, 'first'), await createPerson(own, 'second')]
       const cancelled = await enqueue(own)

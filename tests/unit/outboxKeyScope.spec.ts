@@ -163,7 +163,7 @@ describe('two transactions with one key and two instructions', () => {
     await two.close()
   })
 
-  test('do not deadlock if two batches share keys in opposite order', async () => {
+  test('end with one refusal (P7014), not a deadlock, if they share two keys in opposite order', async () => {
     const [blocker, one, two] = [await connect(), await connect(), await connect()]
     const scope = buildScope()
     // Both batches wait halfway, at a key of the blocker, before they reach each other's keys.

@@ -91,7 +91,7 @@ describe('an outcome message', () => {
     })
   })
 
-  test('goes to the topic of the replaced payment if a replacement ends, and names that payment', async () => {
+  test('reports on a replacement to the topic of the replaced payment, and names the replaced item', async () => {
     const old = await enqueueFailed(db, withTopic())
     const ingest = db.as('symphony_ingest')
     const { participantId, outboxId: replaces, outcomeTopic } = old

@@ -369,7 +369,7 @@ describe.for(MARKING_KINDS)('an item enqueued during a resume transaction of its
     }
   })
 
-  test('makes a resume fail (40001) if its snapshot is older than the last claim', async () => {
+  test('makes a resume fail (40001) if a claim ran after the resume took its snapshot', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       const item = await stream.enqueueOn(enqueuer, ordered)

@@ -184,7 +184,7 @@ describe('a call that needs a dispatch mark', () => {
     }
   })
 
-  test('holds the item after the lease expires, even if it was claimed without markedRails', async () => {
+  test('holds the item if it began before the lease expired, even if claimed without markedRails', async () => {
     const lease = await enqueueAndClaim(db)
     await begin(lease)
     expect(await expire(lease, 'repair')).toEqual([])

@@ -87,7 +87,7 @@ describe('a claim of job runs', () => {
     }
   })
 
-  test('PRIM-POSTGRES-SCHED-003 is ignored if stale; live claims end in the given order', async () => {
+  test('PRIM-POSTGRES-SCHED-003 is skipped by ack, abandon, fail if stale; the rest end in order', async () => {
     for (const end of [ackJobRuns, abandonJobRuns, failJobRuns]) {
       const first = await createClaimedJobRun(db)
       const second = await createClaimedJobRun(db)

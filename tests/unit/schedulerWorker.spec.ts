@@ -161,7 +161,7 @@ describe('a round of SchedulerWorker', () => {
     expect(rows).toHaveLength(8)
   })
 
-  test('leaves further jobs to the next round after 1,000 missed occurrences', async () => {
+  test('leaves further jobs to the next round once it has created 1,000 runs', async () => {
     for (const name of ['a', 'b']) {
       await createOrUpdateJob(control(), buildJobDefinition({ name, cron: '* * * * *', missedRuns: 'all' }))
     }

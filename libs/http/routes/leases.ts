@@ -6,7 +6,7 @@ import { EXAMPLE } from './examples.js'
 import { decodeCursor, encodeCursor, LIMIT_DEFAULT, page, TEXT_PART } from './parameters.js'
 import { route, type Route } from './route.js'
 
-/** Lease with its current or last holder. Omits the lease id, which allows its owner to release the lease. */
+/** Lease with its current or last holder. Omits the lease id, which is the secret that renewing and releasing need. */
 export const LeaseView = shape({
   resource: Id,
   owner: Type.String(),

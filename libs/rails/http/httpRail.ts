@@ -44,7 +44,7 @@ export function httpRail<
 
 /** Parts that differ between a payment and another kind of request, such as a webhook. */
 export interface HttpProtocol {
-  /** Returns further headers of a request. They replace headers of the options. @default none */
+  /** Returns additional headers of a request. Each replaces a header of the same name in the options. @default none */
   readonly headersOf?: (parts: SignedParts) => Readonly<Record<string, string>>
   /** Returns the reference of a success. @default the reference in the answer */
   readonly referenceOf?: (reference: string) => string

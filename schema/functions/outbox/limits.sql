@@ -1,11 +1,13 @@
 -- Limits: rules that hold payments at enqueue until people decide.
 --
---   approval   holds a payment above an amount (AMOUNT_APPROVAL)
---   amount     holds the payment that would exceed the sum of a rolling window (LIMIT_EXCEEDED), and every later one
+--   approval   holds a payment whose amount is above the limit (AMOUNT_APPROVAL)
+--   amount     holds the payment that would raise the sum of a rolling window above the limit, and every later payment
+--              (LIMIT_EXCEEDED)
 --   count      the same for the number of payments
 --
--- An excess lasts one window, or until two people set the limit again. A payment that an amount rule cannot check is
--- held as LIMIT_UNREADABLE. A payment counts when a worker can claim it: at enqueue, or when a person releases it.
+-- After an excess, later payments are held for one window, or until two people set the limit again. A payment that an
+-- approval or amount limit cannot check is held as LIMIT_UNREADABLE. A payment counts when a worker can claim it: at
+-- enqueue, or when a person releases it.
 
 CREATE OR REPLACE FUNCTION propose_outbox_limit(
   p_limit_name text, p_kind text, p_limit numeric, p_reason text, p_rail_type text DEFAULT NULL,
