@@ -14,7 +14,6 @@ import { CASES } from '../../bench/scale/cases.mjs'
 import { readOptions } from '../../bench/scale/options.mjs'
 import { writeReport } from '../../bench/scale/report.mjs'
 import { summarise } from '../../bench/summary.mjs'
-import { builtPath } from '../support/builtPath.js'
 
 /**
  * Runs the benchmarks once with tiny sizes and without peers. No test asserts a time: `npm run bench` and
@@ -25,8 +24,6 @@ let folder = ''
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'symphony-bench-smoke-'))
-  // The programs import the package from dist/, as users do.
-  builtPath('')
 })
 
 afterAll(() => rm(folder, { recursive: true, force: true }))

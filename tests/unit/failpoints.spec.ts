@@ -57,7 +57,7 @@ test('instrument puts a named failpoint before and after each await, and keeps t
 
 test('instrument finds every await of three built files, and gives each a unique name', async () => {
   for (const file of ['outbox/OutboxRelayer.js', 'inbox/InboxWorker.js', 'deployment/Installer.js']) {
-    const source = await readFile(builtPath(`libs/${file}`), 'utf8')
+    const source = await readFile(builtPath(`.modules/libs/${file}`), 'utf8')
     const { code, points } = instrument(source, file)
     expect(points.length).toBe(source.match(/\bawait\s/g)?.length)
     expect(new Set(points).size).toBe(points.length)
