@@ -121,7 +121,7 @@ test('enqueueMany with rails accepts an invalid payment that was enqueued before
   expect(items.map(({ created }) => created)).toEqual([false, true])
 })
 
-test('enqueueMany enqueues none of 1,001 payments if the last is refused, and the transaction continues', async () => {
+test('enqueueMany enqueues none of 1,001 payments if a rail refuses the last', async () => {
   const { participantId } = buildInstruction()
   const valid = Array.from({ length: 1_000 }, () => buildInstruction({ participantId }))
   const refused = buildInstruction({ participantId, payload: { amount: '-1' } })
