@@ -38,15 +38,15 @@ export async function enqueueMany(
   options: EnqueueOptions,
 ): Promise<EnqueuedItem[]> {
   const tx = transactionOf(options)
-  if (instructions.length <= BATCH_SIZE.max) return enqueueChecked(tx, instructions, options)
-  return undoOnError(tx, async (inner) => {
+  const send = async (role: Queryable) => {
     const items: EnqueuedItem[] = []
     for (let start = 0; start < instructions.length; start += BATCH_SIZE.max) {
       const batch = instructions.slice(start, start + BATCH_SIZE.max)
-      items.push(...(await enqueueChecked(inner, batch, options)))
+      items.push(...(await enqueueChecked(role, batch, options)))
     }
     return items
-  })
+  }
+  return instructions.length <= BATCH_SIZE.max ? send(tx) : undoOnError(tx, send)
 }
 
 /** Enqueues a message. Only `OutboxStore` and relayers with its topic claim it. */
