@@ -47,8 +47,8 @@ function requireReleasable() {
 }
 
 /**
- * Fails if `npm audit` reports an advisory. If the registry does not answer, as some mirrors do not, a dry run continues
- * and a release fails.
+ * Fails if `npm audit` reports an advisory. If the registry does not answer, as some mirrors do not, a dry run
+ * continues and a release fails.
  */
 function checkAdvisories() {
   print('── npm audit --omit=dev --json')

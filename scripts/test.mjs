@@ -75,8 +75,8 @@ if (matrix) checkWithDebian()
 report()
 
 /**
- * Installs a browser of Debian on processors other than x86-64, for which @sparticuz/chromium has no browser. Prefers the
- * headless shell, which uses less CPU. Releases of Debian without this package have `chromium`. Without root, the
+ * Installs a browser of Debian on processors other than x86-64, for which @sparticuz/chromium has no browser. Prefers
+ * the headless shell, which uses less CPU. Releases of Debian without this package have `chromium`. Without root, the
  * browser tests fail and name the package.
  */
 function ensureBrowser() {

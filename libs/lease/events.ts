@@ -1,6 +1,9 @@
 import type { LossReason } from './LostLeaseError.js'
 
-/** Events of leases. Each type reports one kind of fact. There is no listener by default. Events contain no context and no lease id. */
+/**
+ * Events of leases. Each type reports one kind of fact. There is no listener by default. Events contain no context and
+ * no lease id.
+ */
 export type LeaseEvent =
   /** The owner acquired the lease of a resource. */
   | {

@@ -3,8 +3,8 @@ import { call, onlyRow, type Queryable } from '../db/index.js'
 import type { CancelledItem } from './types.js'
 
 /**
- * Cancels an item in the transaction of `role`, as symphony_ingest or symphony_control. Throws `NotCancellableError` if a
- * call may have paid it or may still pay it, or if it has ended.
+ * Cancels an item in the transaction of `role`, as symphony_ingest or symphony_control. Throws `NotCancellableError` if
+ * a call may have paid it or may still pay it, or if it has ended.
  */
 export async function cancelOutboxItem(role: Queryable, outboxId: string, reason: string): Promise<CancelledItem> {
   return cancel(role, 'cancel_outbox_item', [

@@ -2,8 +2,8 @@ import type { BreakerState } from '../worker/index.js'
 import type { AttemptState, FreezeCause } from './types.js'
 
 /**
- * Events of a relayer. Each type reports one kind of fact. There is no listener by default; `libs/observability` turns events into metrics
- * and log lines. Events contain no payload.
+ * Events of a relayer. Each type reports one kind of fact. There is no listener by default; `libs/observability` turns
+ * events into metrics and log lines. Events contain no payload.
  */
 export type RelayerEvent =
   /**

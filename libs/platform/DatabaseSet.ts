@@ -9,7 +9,10 @@ import { PlatformOptionsError, type ResolvedPlatformOptions } from './options.js
 export interface Member {
   readonly name: string
   readonly database: Database
-  /** Server, database and schema as one text. Members with the same identity are the same database, whatever their names. */
+  /**
+   * Server, database and schema as one text. Members with the same identity are the same database, whatever their
+   * names.
+   */
   readonly identity: string
 }
 

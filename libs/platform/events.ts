@@ -6,7 +6,9 @@ export type PlatformEvent =
   | { readonly type: 'platform.databaseRemoved'; readonly database: string }
   /** Discovery failed or returned an invalid set. The last valid set stays. */
   | { readonly type: 'platform.discoveryFailed'; readonly error: unknown }
-  /** Another fleet of this process serves the same database. This fleet starts its workers after the other has stopped. */
+  /**
+   * Another fleet of this process serves the same database. This fleet starts its workers after the other has stopped.
+   */
   | { readonly type: 'platform.alreadyServed'; readonly database: string }
   /** A round failed, so the fleet counts the database as down. Its workers wait until a probe succeeds. */
   | { readonly type: 'platform.databaseDown'; readonly database: string }

@@ -65,8 +65,8 @@ export class Payments {
 
   /**
    * Cancels a payment in your transaction, with which the cancellation is committed or rolled back. The transaction
-   * needs `symphony_ingest` and READ COMMITTED. The payment ends FAILED with the error code CANCELLED. By instruction id
-   * and key, cancels the newest item of the payment. Throws `NotCancellableError` if a call may have paid it or may
+   * needs `symphony_ingest` and READ COMMITTED. The payment ends FAILED with the error code CANCELLED. By instruction
+   * id and key, cancels the newest item of the payment. Throws `NotCancellableError` if a call may have paid it or may
    * still pay it, or if it has ended.
    */
   async cancel(cancellation: Cancellation, options: EnqueueOptions): Promise<CancelledItem> {

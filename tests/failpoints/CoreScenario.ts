@@ -35,7 +35,10 @@ interface Left {
   readonly frozen: boolean | null
 }
 
-/** A database with work for every worker, and processes of an instrumented build that do this work until they are killed. */
+/**
+ * A database with work for every worker, and processes of an instrumented build that do this work until they are
+ * killed.
+ */
 export class CoreScenario {
   readonly db: TestDatabase
   readonly #fixture: ScenarioFixture

@@ -2,9 +2,9 @@ import { Refusal } from './answers.js'
 import { at, exactly, NOW, SECOND, type Time } from './Timeline.js'
 
 /*
- * Model of the scheduler, written from the specification. Timers and job runs have the same states: ready, claimed under
- * a lease, and ended once. A job creates one run per occurrence, and none if the job has changed since the occurrences
- * were computed.
+ * Model of the scheduler, written from the specification. Timers and job runs have the same states: ready, claimed
+ * under a lease, and ended once. A job creates one run per occurrence, and none if the job has changed since the
+ * occurrences were computed.
  */
 
 export type Kind = 'timer' | 'run'

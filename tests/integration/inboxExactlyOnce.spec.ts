@@ -5,8 +5,8 @@ import { withTestDatabase, type TestDatabase } from '../support/database.js'
 import { startInboxWorker, type InboxWorkerProcess } from '../support/inboxWorkerProcess.js'
 
 /**
- * Kills worker processes, sends duplicates and uses the same ids in two sources. Handlers fail now and then. Each message
- * must have its effect once. INBOX_TEST_MESSAGES=100000 runs the long form.
+ * Kills worker processes, sends duplicates and uses the same ids in two sources. Handlers fail now and then. Each
+ * message must have its effect once. INBOX_TEST_MESSAGES=100000 runs the long form.
  */
 
 const MESSAGES = Number(process.env['INBOX_TEST_MESSAGES'] ?? 500)

@@ -61,7 +61,8 @@ test.each(['renewed', 'released'])(
     const resource = buildResource()
     const grant = await acquireLease(executor(), { resource, owner: 'o', ...LONG })
     const claim = { resource, owner: 'o', leaseId: grant!.leaseId }
-    // The lease expires in 300 ms, while the lock below makes the call wait. The lock itself changes nothing in the row.
+    // The lease expires in 300 ms, while the lock below makes the call wait. The lock itself changes nothing in the
+    // row.
     await db.queryNoRole(
       `UPDATE symphony_leases SET expires_at = clock_timestamp() + interval '300 milliseconds' WHERE resource = $1`,
       [resource],

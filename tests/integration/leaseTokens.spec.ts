@@ -2,7 +2,10 @@ import { expect, test } from 'vitest'
 import { createTestDatabase } from '../support/database.js'
 import { runLeaseStress } from '../support/leaseStress.js'
 
-/** Number of tokens. `SYMPHONY_TEST_LEASE_TOKENS=100000 npx vitest run tests/integration/leaseTokens.spec.ts` is the long form. */
+/**
+ * Number of tokens. `SYMPHONY_TEST_LEASE_TOKENS=100000 npx vitest run tests/integration/leaseTokens.spec.ts` is the
+ * long form.
+ */
 const TOKENS = Number(process.env['SYMPHONY_TEST_LEASE_TOKENS'] ?? 400)
 
 test(

@@ -397,7 +397,9 @@ async function hearNotifications(count: number): Promise<RecordingRail> {
   return rail
 }
 
-/** Lets two people decide an item with an expired lease. The ledger gets a row for the lease and one for the decision. */
+/**
+ * Lets two people decide an item with an expired lease. The ledger gets a row for the lease and one for the decision.
+ */
 async function decideByPeople(): Promise<void> {
   const olga = await createPerson(db, 'olga')
   const pavel = await createPerson(db, 'pavel')

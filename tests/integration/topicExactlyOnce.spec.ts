@@ -93,7 +93,9 @@ test(
   },
 )
 
-/** Waits until no message is pending. Makes retries due at once and resets expiry streaks, so that no message is held. */
+/**
+ * Waits until no message is pending. Makes retries due at once and resets expiry streaks, so that no message is held.
+ */
 async function finished(db: TestDatabase): Promise<void> {
   const isOver = async () => {
     await db.queryNoRole(`

@@ -102,8 +102,8 @@ export class OrderPeople {
   }
 
   /**
-   * Proposes what the rail book says. An unpaid payment is retried, failed or, unless its outcome is unknown, cancelled.
-   * A message is retried.
+   * Proposes what the rail book says. An unpaid payment is retried, failed or, unless its outcome is unknown,
+   * cancelled. A message is retried.
    */
   async #decide({
     outbox_id: outboxId,

@@ -19,7 +19,9 @@ const TABLES = `
     is_final boolean NOT NULL);
   CREATE INDEX ON shop.orders_outcomes (instruction_id);`
 
-/** Application that reserves money for orders, enqueues their payments and cancels some, each in its own transaction. */
+/**
+ * Application that reserves money for orders, enqueues their payments and cancels some, each in its own transaction.
+ */
 export class OrderShop {
   /** Name of the application in the ledger: its login. */
   readonly name: string

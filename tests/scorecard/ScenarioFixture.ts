@@ -17,7 +17,10 @@ export interface ScenarioFixtureOptions {
   readonly onProgress?: (text: string) => void
 }
 
-/** Resources of one run of a scenario: a folder, servers, seeded random numbers. `dispose` removes them in reverse order. */
+/**
+ * Resources of one run of a scenario: a folder, servers, seeded random numbers. `dispose` removes them in reverse
+ * order.
+ */
 export class ScenarioFixture {
   readonly id: string
   readonly seed: number

@@ -86,7 +86,9 @@ function oneItemPerKey(enqueues: readonly Of<'enqueue'>[], { items }: FinalState
   return found
 }
 
-/** Checks that numbers are unique. A call that was answered before another call started must have the smaller number. */
+/**
+ * Checks that numbers are unique. A call that was answered before another call started must have the smaller number.
+ */
 function numbersGrow<E extends Entry>(
   entries: readonly E[],
   read: (entry: E) => { readonly of: string; readonly number: bigint },

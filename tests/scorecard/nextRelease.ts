@@ -30,9 +30,10 @@ export interface OtherRelease {
 }
 
 /**
- * Builds a later release from this one. Hot-path functions get another argument, so their old signatures must be dropped. Every
- * plpgsql body changes, and there is one more function and view. Tables are unchanged: a release refuses to start
- * beside a column that it does not know. The version is the same, because deploy refuses an older version over a newer.
+ * Builds a later release from this one. Hot-path functions get another argument, so their old signatures must be
+ * dropped. Every plpgsql body changes, and there is one more function and view. Tables are unchanged: a release refuses
+ * to start beside a column that it does not know. The version is the same, because deploy refuses an older version over
+ * a newer.
  */
 export async function makeNextRelease(
   fixture: ScenarioFixture,

@@ -103,12 +103,12 @@ function pick<T>([first, ...others]: readonly [T, ...T[]], random: Random): T {
 
 /**
  * Rails of the orders, and the application's handler of `ORDERS_TOPIC`. The rails are simulated, with two
- * additions. If `payload.late` is true, the answer to the first attempt is returned 1.5 s late, after the timeout. For a
- * redrive, `payload.redriven` replaces `payload.simulate`.
+ * additions. If `payload.late` is true, the answer to the first attempt is returned 1.5 s late, after the timeout. For
+ * a redrive, `payload.redriven` replaces `payload.simulate`.
  *
- * With HANDLER=outside the handler writes on another connection than `tx`. In the first attempt of a message, the handler
- * fails after its writes in two cases: for the first outcome of every KILL_EVERY-th order it kills its process, and for
- * every outcome of every 50th order it throws.
+ * With HANDLER=outside the handler writes on another connection than `tx`. In the first attempt of a message, the
+ * handler fails after its writes in two cases: for the first outcome of every KILL_EVERY-th order it kills its process,
+ * and for every outcome of every 50th order it throws.
  */
 export const ORDER_RAILS = `[
   ...[

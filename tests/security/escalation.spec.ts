@@ -27,8 +27,8 @@ interface Attempt {
   /** Statements; the last one is the attempt. `$S` is our schema, `$ME` the login, `$DB` the database. */
   readonly steps: readonly string[]
   /**
-   * SQLSTATEs that refuse the attempt. `harmless` marks a statement that PostgreSQL allows to any role, and which must change
-   * nothing.
+   * SQLSTATEs that refuse the attempt. `harmless` marks a statement that PostgreSQL allows to any role, and which must
+   * change nothing.
    */
   readonly ends: readonly string[] | 'harmless'
 }

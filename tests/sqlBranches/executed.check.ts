@@ -4,8 +4,8 @@ import { expect, test } from 'vitest'
 import { describeMissing, mergeBranchHits } from './sqlBranches.js'
 
 /**
- * Reads the counts of the previous run (see tests/sqlBranches/sqlBranches.ts). PL/pgSQL checks a body only when it runs, so
- * an unreached branch may hold any error.
+ * Reads the counts of the previous run (see tests/sqlBranches/sqlBranches.ts). PL/pgSQL checks a body only when it
+ * runs, so an unreached branch may hold any error.
  */
 test('every branch of every SQL function was executed by a test', async () => {
   const folder = process.env['SYMPHONY_TEST_SQL_BRANCHES']

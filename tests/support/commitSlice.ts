@@ -12,7 +12,10 @@ export function commitSlice(count: number): number {
   return commitSeed() % count
 }
 
-/** Returns a seed for this commit, below 2^31. `SYMPHONY_TEST_SLICE` replaces it by the seed that another commit printed. */
+/**
+ * Returns a seed for this commit, below 2^31. `SYMPHONY_TEST_SLICE` replaces it by the seed that another commit
+ * printed.
+ */
 export function commitSeed(): number {
   const given = process.env['SYMPHONY_TEST_SLICE']
   if (given !== undefined) return Number(given)

@@ -6,7 +6,9 @@ import { promisify } from 'node:util'
 const root = join(import.meta.dirname, '..', '..')
 const run = promisify(execFile)
 
-/** Runs an example. Returns its output and the output documented at the end of the file. `program` is its compiled file. */
+/**
+ * Runs an example. Returns its output and the output documented at the end of the file. `program` is its compiled file.
+ */
 export async function runExample(
   file: string,
   program: string,

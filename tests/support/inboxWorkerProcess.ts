@@ -24,7 +24,9 @@ export interface InboxWorkerProcessOptions {
   readonly concurrency: number
 }
 
-/** Program of the process. Its handler inserts one effect per message through `tx`, and 5 % of first attempts then fail. */
+/**
+ * Program of the process. Its handler inserts one effect per message through `tx`, and 5 % of first attempts then fail.
+ */
 const PROGRAM = `
 const [, inboxPath, dbPath, options] = process.argv
 const { InboxWorker } = await import(inboxPath)

@@ -27,8 +27,8 @@ export interface LeaseStressResult {
 }
 
 /**
- * Runs processes that acquire, steal, renew and release the same few resources and print each token. It kills one of them
- * now and then, and moves leases back in time so that they expire or are purged.
+ * Runs processes that acquire, steal, renew and release the same few resources and print each token. It kills one of
+ * them now and then, and moves leases back in time so that they expire or are purged.
  */
 export async function runLeaseStress(db: TestDatabase, options: LeaseStressOptions): Promise<LeaseStressResult> {
   await recordTokens(db)

@@ -255,7 +255,9 @@ export async function columnsOf(client: Queryable, table: Table): Promise<{ name
   return rows
 }
 
-/** Changes a column of one row of a table, and returns the values of `subject` with which a break may report the row. */
+/**
+ * Changes a column of one row of a table, and returns the values of `subject` with which a break may report the row.
+ */
 export async function flipColumn(
   client: Queryable,
   table: Table,
@@ -321,8 +323,8 @@ async function reseal(client: Queryable, rowsMax: number): Promise<void> {
 }
 
 /**
- * Recomputes each block that contains the identity or an attempt of the item. The other blocks keep their hashes. Returns
- * the numbers of the changed blocks.
+ * Recomputes each block that contains the identity or an attempt of the item. The other blocks keep their hashes.
+ * Returns the numbers of the changed blocks.
  */
 async function rehashBlocksOf(client: Queryable, outboxId: string): Promise<string[]> {
   const source = databaseSource(client)

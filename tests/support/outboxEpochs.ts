@@ -26,8 +26,8 @@ export async function epochRow(db: TestDatabase): Promise<EpochRow | undefined> 
 }
 
 /**
- * Moves the server start that the newest epoch recorded back by one hour, as if the server had restarted since. `change`
- * sets further columns of that epoch, for example to imitate a restore of older data.
+ * Moves the server start that the newest epoch recorded back by one hour, as if the server had restarted since.
+ * `change` sets further columns of that epoch, for example to imitate a restore of older data.
  */
 export async function rewindEpoch(db: TestDatabase, change = 'epoch_no = epoch_no'): Promise<void> {
   await db.queryNoRole(

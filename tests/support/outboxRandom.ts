@@ -60,8 +60,8 @@ const EXPECTED_REFUSALS: ReadonlySet<string | undefined> = new Set([
 
 /**
  * Runs every operation of the outbox in an order that a seed decides. Each step ends before the next begins.
- * Direct SQL changes only the expiry of leases, and the same step handles the expired leases. Functions write everything
- * else.
+ * Direct SQL changes only the expiry of leases, and the same step handles the expired leases. Functions write
+ * everything else.
  */
 export class RandomOutbox {
   readonly #db: TestDatabase
@@ -232,7 +232,9 @@ export class RandomOutbox {
     })
   }
 
-  /** Expires the leases of up to three items. In half of the cases a claim handles them; lease repair handles the rest. */
+  /**
+   * Expires the leases of up to three items. In half of the cases a claim handles them; lease repair handles the rest.
+   */
   async #expire(): Promise<void> {
     const { rows } = await this.#db.queryNoRole<{ outbox_id: string }>(
       `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second'

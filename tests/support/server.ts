@@ -110,7 +110,9 @@ export async function createStoppedServer(dataDir: string): Promise<void> {
   await (await startEmbedded({ dataDir })).stop()
 }
 
-/** Copies a folder, with its owners and links. `fs.cp` would change the owner of every file and take twice the CPU time. */
+/**
+ * Copies a folder, with its owners and links. `fs.cp` would change the owner of every file and take twice the CPU time.
+ */
 export async function copyFolder(from: string, to: string): Promise<void> {
   await promisify(execFile)('cp', ['-a', from, to])
 }

@@ -10,7 +10,9 @@ import { createKey, bodyOf, openHttpFixture, problemOf, TOKEN, type HttpFixture 
 import { bodyText, resolveExampleIds, seedExamples, type ExampleIds } from '../support/httpExamples.js'
 import { enqueue } from '../support/outboxItems.js'
 
-/** Tests that every route refuses invalid and insufficient keys. The routes come from the server, so none is left out. */
+/**
+ * Tests that every route refuses invalid and insufficient keys. The routes come from the server, so none is left out.
+ */
 
 const db = await useTestDatabase()
 let fixture: HttpFixture

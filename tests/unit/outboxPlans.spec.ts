@@ -29,7 +29,9 @@ const LARGE_TABLES = [
 
 /** Number of items per operation. */
 const BATCH = 50
-/** Maximum number of rows that one scan may read: four per item of the batch. A scan of a filled table reads thousands. */
+/**
+ * Maximum number of rows that one scan may read: four per item of the batch. A scan of a filled table reads thousands.
+ */
 const ROWS_MAX = 4 * BATCH
 
 const CROWDED_RAIL = 'rail-crowded'

@@ -32,7 +32,9 @@ async function declare(railType: string, fields: FieldClasses): Promise<void> {
   await declareOutboxRails(db.as('symphony_executor'), rails.values(), 'w', { serving: true })
 }
 
-/** Enqueues on a rail with these field classes (undefined: an undeclared rail), and reads the item as symphony_readonly. */
+/**
+ * Enqueues on a rail with these field classes (undefined: an undeclared rail), and reads the item as symphony_readonly.
+ */
 async function shownOf(payload: JsonObject, fields: FieldClasses | undefined) {
   const item = await enqueue(db, { payload })
   if (fields !== undefined) await declare(item.railType, fields)

@@ -5,7 +5,9 @@ export interface RailEffect {
   readonly reference: string
   /** Number of payments. More than 1 is a double payment. */
   readonly count: number
-  /** Number of later lines with `once`, which paid nothing: several processes wrote the reference at the same moment. */
+  /**
+   * Number of later lines with `once`, which paid nothing: several processes wrote the reference at the same moment.
+   */
   readonly repeats: number
   /** The rail's own reference of the first payment. Amount, currency and time are also those of the first payment. */
   readonly railReference: string

@@ -23,7 +23,9 @@ export interface ReconciledRail {
   readonly ageSeconds: number
 }
 
-/** Reads the status as symphony_readonly, symphony_auditor or symphony_control. Counts at most 10,000 findings per kind. */
+/**
+ * Reads the status as symphony_readonly, symphony_auditor or symphony_control. Counts at most 10,000 findings per kind.
+ */
 export async function readReconciliationStatus(role: Queryable): Promise<ReconciliationStatus> {
   const open = qualify(role, 'reconciliation_open_findings')
   // Pipelines both queries on one connection.

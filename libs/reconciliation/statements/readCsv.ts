@@ -104,7 +104,10 @@ function tooLong(line: number): Error {
   )
 }
 
-/** Replaces a known error of the parser by one with the line number only: the parser's message contains text of the file. */
+/**
+ * Replaces a known error of the parser by one with the line number only: the parser's message contains text of the
+ * file.
+ */
 function toStatementError(error: unknown, line: number): unknown {
   if (hasCode(error, 'CSV_MAX_RECORD_SIZE')) return tooLong(line)
   const problem = [...PROBLEMS].find(([code]) => hasCode(error, code))?.[1]

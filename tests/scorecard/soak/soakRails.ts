@@ -15,8 +15,8 @@ export const EFFECT_TABLES = `
   CREATE TABLE shop.job_effects (run_id text)`
 
 /**
- * Returns the rails of the soak: the usual ones, one per statement, and handlers that write through `tx` for outcomes of
- * orders and messages of jobs.
+ * Returns the rails of the soak: the usual ones, one per statement, and handlers that write through `tx` for outcomes
+ * of orders and messages of jobs.
  */
 export function soakRails(statements: number): string {
   return `[
