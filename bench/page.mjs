@@ -1,10 +1,15 @@
 // Writes docs/benchmarks.md, which has one section per command. Each command replaces only its own section.
+import { spawnSync } from 'node:child_process'
 import { readFile, writeFile } from 'node:fs/promises'
 import { cpus, totalmem } from 'node:os'
+import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 export const PAGE = fileURLToPath(new URL('../docs/benchmarks.md', import.meta.url))
 export const PLOTS = fileURLToPath(new URL('../docs/benchmarks/', import.meta.url))
+
+/** The page shows medians of at most so many runs. */
+const RUNS = 3
 
 /** Sections in the order of the page. */
 const SECTIONS = ['peers', 'scale']
@@ -16,6 +21,27 @@ export async function writeSection(name, text, page = PAGE) {
   })
   const sections = SECTIONS.map((each) => (each === name ? bordered(each, text) : keptSection(written, each)))
   await writeFile(page, `# Benchmarks\n\n${sections.filter((section) => section !== '').join('\n\n')}\n`)
+}
+
+/** Returns a file of earlier runs; an empty object if there is none. */
+export async function readRuns(file) {
+  try {
+    return JSON.parse(await readFile(file, 'utf8'))
+  } catch (error) {
+    if (error.code === 'ENOENT') return {}
+    throw error
+  }
+}
+
+/** Adds a run to the earlier ones that are comparable with it, and keeps the latest. */
+export function latestRuns(earlier, run, comparable) {
+  return [...earlier.filter((each) => comparable(each) === comparable(run)), run].slice(-RUNS)
+}
+
+/** Returns the commit of the checkout and the minute, to distinguish runs of one day. */
+export function runId() {
+  const { stdout } = spawnSync('git', ['rev-parse', '--short=8', 'HEAD'], { cwd: dirname(PAGE), encoding: 'utf8' })
+  return `${new Date().toISOString().slice(0, 16).replace('T', ' ')} UTC, commit ${stdout?.trim() || 'unknown'}`
 }
 
 /** Describes the machine for the page. */

@@ -1,8 +1,10 @@
-// Writes the peers section of docs/benchmarks.md and its plot, and defines the goals.
+// Writes the peers section of docs/benchmarks.md and its plot, and defines the goals. The section shows the medians of
+// the latest runs, which docs/benchmarks/peers.json keeps.
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { machine, PAGE, PLOTS, writeSection } from './page.mjs'
+import { latestRuns, machine, PAGE, PLOTS, readRuns, runId, writeSection } from './page.mjs'
 import { barPlot } from './plot.mjs'
+import { combined, median } from './statistics.mjs'
 
 const FIGURES = {
   drain: 'drain a backlog: claim → no-op rail → recorded, items/s',
@@ -47,22 +49,51 @@ export function isMet(name, value) {
 /** Writes the section and its plot. `debian` is the summary for Debian's server, if measured. */
 export async function writeReport({ main, debian, settings, contenders }, { page = PAGE, folder = PLOTS } = {}) {
   await mkdir(folder, { recursive: true })
-  await writeFile(join(folder, 'peers.svg'), plot(main.medians))
-  const servers = debian === undefined ? [main] : [main, debian]
-  await writeSection('peers', section({ servers, settings, contenders }), page)
+  const file = join(folder, 'peers.json')
+  const servers = [main, debian].filter((server) => server !== undefined).map(withoutRounds)
+  const run = { run: runId(), machine: machine(), items: settings.items, rounds: settings.rounds, contenders, servers }
+  const runs = latestRuns((await readRuns(file)).runs ?? [], run, conditionsOf)
+  await writeFile(file, `${JSON.stringify({ runs }, null, 2)}\n`)
+  const summaries = servers.map((_, n) => overRuns(runs.map((each) => each.servers[n])))
+  await writeFile(join(folder, 'peers.svg'), plot(summaries[0].medians))
+  await writeSection('peers', section(summaries, runs), page)
 }
 
-function section({ servers, settings, contenders }) {
+function withoutRounds({ version, ratios, medians, cpu }) {
+  return { version, ratios, medians, cpu }
+}
+
+/** Runs on another machine or server, with other contenders, sizes or figures are not comparable. */
+function conditionsOf({ machine: computer, items, rounds, contenders, servers }) {
+  const figures = servers.map(({ version, medians }) => [version, Object.keys(medians)])
+  return JSON.stringify([computer, items, rounds, contenders, figures])
+}
+
+/** Returns the medians over the runs, and under `spread` the least and the greatest of each value. */
+function overRuns(summaries) {
+  const values = summaries.map(({ ratios, medians, cpu }) => ({ ratios, medians, cpu }))
+  return {
+    version: summaries[0].version,
+    ...combined(values, median),
+    spread: combined(values, (each) => [Math.min(...each), Math.max(...each)]),
+  }
+}
+
+function section(servers, runs) {
+  const { items, rounds, contenders, machine: computer } = runs.at(-1)
   const versions = servers.map(({ version }) => `PostgreSQL ${version}`)
   const rates = ['items/s', 'server µs', 'Node.js µs']
   return [
     '## Compared with the peers',
     '',
     'Written by `npm run bench -- --debian`. Symphony and the peers run on one PostgreSQL with `fsync` and `synchronous_commit` on, and on one Node.js.',
-    `Each contender has its own process and database. Contenders run in turn; results are medians of ${settings.rounds} rounds.`,
+    `Each contender has its own process and database. Contenders run in turn; a run takes medians of ${rounds} rounds.`,
+    'The page shows the medians of its runs, with the least and the greatest result in brackets.',
     'Symphony keeps the full ledger, fencing tokens and roles; the peers keep no ledger.',
     '',
-    `${new Date().toISOString().slice(0, 10)} · ${machine()} · ${versions.join(' and ')} · ${settings.items.toLocaleString('en')} items`,
+    `${computer} · ${versions.join(' and ')} · ${items.toLocaleString('en')} items`,
+    '',
+    ...runs.map(({ run }, n) => `${n + 1}. ${run}`),
     '',
     '| contender | release | declares Node.js | setting |',
     '| --- | --- | --- | --- |',
@@ -102,13 +133,14 @@ function head(...cells) {
 }
 
 function goalRows(servers) {
-  const payment = (part) => servers.map(({ cpu }) => cpu.payment?.symphony[part])
+  const valuesOf = (read) => servers.map((server) => ({ value: read(server), spread: read(server.spread) }))
+  const payment = (part) => valuesOf(({ cpu }) => cpu.payment?.symphony[part])
   return [
     ...Object.entries(RATIOS).flatMap(([name, title]) =>
       goalRow(
         title,
         GOALS[name] && name,
-        servers.map(({ ratios }) => ratios[name]),
+        valuesOf(({ ratios }) => ratios[name]),
       ),
     ),
     ...goalRow('CPU per payment in the server, enqueue in batches + drain, µs', 'cpuServer', payment('server')),
@@ -116,26 +148,31 @@ function goalRows(servers) {
     ...goalRow(
       'resident memory during enqueue and drain together, MiB',
       'memory',
-      servers.map(({ medians }) => medians.sustained?.symphony.rssMiB),
+      valuesOf(({ medians }) => medians.sustained?.symphony.rssMiB),
     ),
   ]
 }
 
-function goalRow(title, goal, values) {
-  if (values.every((value) => value === undefined)) return []
-  const cells = values.map((value) => {
-    if (value === undefined || goal === undefined) return value ?? ''
-    return `${value}, ${isMet(goal, value) ? 'met' : 'missed'}`
+function goalRow(title, goal, cells) {
+  if (cells.every(({ value }) => value === undefined)) return []
+  const texts = cells.map(({ value, spread }) => {
+    if (value === undefined) return ''
+    const verdict = goal === undefined ? '' : `, ${isMet(goal, value) ? 'met' : 'missed'}`
+    return `${withSpread(value, spread)}${verdict}`
   })
-  return [`| ${title} | ${goal === undefined ? '' : goalText(goal)} | ${cells.join(' | ')} |`]
+  return [`| ${title} | ${goal === undefined ? '' : goalText(goal)} | ${texts.join(' | ')} |`]
+}
+
+function withSpread(value, [least, most], textOf = String) {
+  return least === most ? textOf(value) : `${textOf(value)} (${textOf(least)} to ${textOf(most)})`
 }
 
 function rateRows(servers) {
   return Object.entries(FIGURES).flatMap(([figure, title]) =>
     Object.keys(servers[0].medians[figure] ?? {}).map((name) => {
-      const cells = servers.flatMap(({ medians, cpu }) => {
+      const cells = servers.flatMap(({ medians, cpu, spread }) => {
         const { server, node } = cpu[figure][name]
-        return [whole(medians[figure][name]), server ?? '', node]
+        return [withSpread(medians[figure][name], spread.medians[figure][name], whole), server ?? '', node]
       })
       return `| ${title.replace(', items/s', '')} | ${name} | ${cells.join(' | ')} |`
     }),
@@ -143,23 +180,25 @@ function rateRows(servers) {
 }
 
 function otherRows(servers) {
-  const [{ medians: first }] = servers
-  const rows = (figure, title, textOf) =>
-    Object.keys(first[figure] ?? {}).map(
-      (name) =>
-        `| ${title} | ${name} | ${servers.map(({ medians }) => cellOf(medians[figure]?.[name], textOf)).join(' | ')} |`,
-    )
+  const rows = (figure, title, part, textOf) =>
+    Object.keys(servers[0].medians[figure] ?? {}).map((name) => {
+      const valueOf = ({ medians }) => part.reduce((value, key) => value?.[key], medians[figure]?.[name])
+      const cells = servers.map((server) =>
+        valueOf(server) === undefined ? '' : withSpread(valueOf(server), valueOf(server.spread), textOf),
+      )
+      return `| ${title} | ${name} | ${cells.join(' | ')} |`
+    })
   return [
-    ...rows('latency', 'commit → handler start on an idle system, p50, ms', ({ p50 }) => p50.toFixed(2)),
-    ...rows('latency', 'commit → handler start on an idle system, p99, ms', ({ p99 }) => p99.toFixed(2)),
-    ...rows('sustained', 'enqueue and drain together, items/s', ({ rate }) => whole(rate)),
-    ...rows('sustained', 'resident memory during it, MiB', ({ rssMiB }) => rssMiB),
-    ...rows('floor', 'three bare statements inside the server, items/s', whole),
+    ...rows('latency', 'commit → handler start on an idle system, p50, ms', ['p50'], hundredths),
+    ...rows('latency', 'commit → handler start on an idle system, p99, ms', ['p99'], hundredths),
+    ...rows('sustained', 'enqueue and drain together, items/s', ['rate'], whole),
+    ...rows('sustained', 'resident memory during it, MiB', ['rssMiB'], String),
+    ...rows('floor', 'three bare statements inside the server, items/s', [], whole),
   ]
 }
 
-function cellOf(value, textOf) {
-  return value === undefined ? '' : textOf(value)
+function hundredths(ms) {
+  return ms.toFixed(2)
 }
 
 function hasServerCpu({ drain, enqueue, enqueueBatch }) {

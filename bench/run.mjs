@@ -9,7 +9,7 @@
 //   --debian       measures each round also on Debian's newest installed PostgreSQL, which is built with -O2
 //   --without-peers  measures only Symphony; installs nothing and does not write the page
 //   --json         the last line is one JSON object with `ratios`, `medians` and `cpu` (microseconds per item)
-//   --no-write     does not write docs/benchmarks.md
+//   --no-write     does not write docs/benchmarks.md; neither does a run with --only
 import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
@@ -65,7 +65,7 @@ try {
   if (given.debian) servers.push(await startServer('debian', debianBinaries()))
   const measured = await measure()
   const [main, debian] = servers.map(({ version }, n) => ({ version, ...summarise(measured.rounds[n], CONTENDERS) }))
-  if (given.write && CONTENDERS.length > 1) {
+  if (given.write && given.only === undefined && CONTENDERS.length > 1) {
     await writeReport({ main, debian, settings, contenders: measured.about })
   }
   if (given.json) print(JSON.stringify({ ...main, ...(debian === undefined ? {} : { debian }) }))

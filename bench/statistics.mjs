@@ -6,3 +6,17 @@ export function quantile(values, share) {
 export function median(values) {
   return quantile(values, 0.5)
 }
+
+/** Combines objects of the same shape: `pick` gets the numbers that they have in one place. */
+export function combined(values, pick) {
+  if (typeof values[0] !== 'object') return pick(values)
+  return Object.fromEntries(
+    Object.keys(values[0]).map((key) => [
+      key,
+      combined(
+        values.map((value) => value[key]),
+        pick,
+      ),
+    ]),
+  )
+}

@@ -1,5 +1,5 @@
 // Summarises the rounds of `npm run bench`: medians, ratios of Symphony to the peers, CPU per item.
-import { median } from './statistics.mjs'
+import { combined, median } from './statistics.mjs'
 
 /** Measurements with a rate and its CPU time. */
 const RATES = ['enqueueBatch', 'drain', 'enqueue']
@@ -12,7 +12,10 @@ export function summarise(rounds, contenders) {
   const all = Object.fromEntries(
     Object.keys(rounds[0]).map((figure) => [
       figure,
-      medianOf(rounds.map((each) => each[figure]).filter((value) => value !== undefined)),
+      combined(
+        rounds.map((each) => each[figure]).filter((value) => value !== undefined),
+        median,
+      ),
     ]),
   )
   const medians = { ...all }
@@ -61,11 +64,6 @@ function partOf(values, part) {
 
 function mapped(values, change) {
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, change(value, name)]))
-}
-
-function medianOf(values) {
-  if (typeof values[0] !== 'object') return median(values)
-  return Object.fromEntries(Object.keys(values[0]).map((key) => [key, medianOf(values.map((value) => value[key]))]))
 }
 
 export function rounded(values) {

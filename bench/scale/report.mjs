@@ -1,57 +1,75 @@
-// Writes the scale section of docs/benchmarks.md and its plots. Keeps the last result of each case in
-// docs/benchmarks/scale.json, so that one case can be measured again alone. Every row names its run.
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+// Writes the scale section of docs/benchmarks.md and its plots. Keeps the latest runs of each case in
+// docs/benchmarks/scale.json, so that one case can be measured again alone. Every row names its runs.
+import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { PAGE, PLOTS, writeSection } from '../page.mjs'
+import { latestRuns, PAGE, PLOTS, readRuns, writeSection } from '../page.mjs'
 import { CASES } from './cases.mjs'
 
 export async function writeReport(measured, { page = PAGE, folder = PLOTS } = {}) {
   await mkdir(folder, { recursive: true })
   const file = join(folder, 'scale.json')
-  const kept = { ...(await readJson(file)), ...Object.fromEntries(measured.map(withoutPlots)) }
+  const kept = await readRuns(file)
+  for (const result of measured) kept[result.name] = latestRuns(kept[result.name] ?? [], withTitles(result), sizeOf)
   for (const { plots = {} } of measured)
     for (const [name, svg] of Object.entries(plots)) await writeFile(join(folder, `${name}.svg`), svg)
   await writeFile(file, `${JSON.stringify(kept, null, 2)}\n`)
   await writeSection('scale', section(kept), page)
 }
 
-function withoutPlots({ name, plots = {}, ...result }) {
+/** Runs of another machine, server or size, or of other figures, are not comparable. */
+function sizeOf({ machine, reduced, figures }) {
+  return JSON.stringify([machine, reduced, figures.map(({ figure, bound }) => [figure, bound])])
+}
+
+/** Keeps the titles of the plots instead of the plots. */
+function withTitles({ run, machine, reduced, figures, plots = {} }) {
   const titles = Object.entries(plots).map(([plot, svg]) => [plot, /<title>(.*)<\/title>/.exec(svg)?.[1] ?? plot])
-  return [name, { ...result, plots: Object.fromEntries(titles) }]
+  return { run, machine, reduced, figures, plots: Object.fromEntries(titles) }
 }
 
 function section(kept) {
   const names = Object.keys(CASES).filter((name) => kept[name] !== undefined)
-  const runs = [...new Set(names.map((name) => kept[name].run))]
+  const all = [...new Set(names.flatMap((name) => kept[name].map(titleOf)))]
   const rows = names.flatMap((name) => {
-    const { figures, run, reduced } = kept[name]
-    return figures.map(
-      ({ figure, bound, measured, ok }) =>
-        `| ${figure} | ${bound} | ${measured} | ${ok ? 'yes' : 'no'}${reduced ? ', at a reduced size' : ''} | ${runs.indexOf(run) + 1} |`,
-    )
+    const runs = kept[name]
+    const numbers = runs.map((run) => all.indexOf(titleOf(run)) + 1).join(', ')
+    return runs[0].figures.map(({ figure, bound }, n) => {
+      const { measured, ok, spread } = medianOf(runs.map(({ figures }) => figures[n]))
+      const met = `${ok ? 'yes' : 'no'}${runs[0].reduced ? ', at a reduced size' : ''}`
+      return `| ${figure} | ${bound} | ${measured} | ${spread} | ${met} | ${numbers} |`
+    })
   })
   return [
     '## How cost grows',
     '',
     'Written by `npm run bench:scale`. Buffers and times of a function are those that EXPLAIN reports inside the server; a buffer is a page of 8 kB.',
+    'Each row shows the median of its runs and their spread.',
     '',
-    ...runs.map((run, n) => `${n + 1}. ${run}`),
+    ...all.map((run, n) => `${n + 1}. ${run}`),
     '',
-    '| case | bound | measured | met | run |',
-    '| --- | --- | --- | --- | ---: |',
+    '| case | bound | measured | spread | met | runs |',
+    '| --- | --- | --- | --- | --- | --- |',
     ...rows,
     '',
     ...names.flatMap((name) =>
-      Object.entries(kept[name].plots).map(([plot, title]) => `![${title}](benchmarks/${plot}.svg)\n`),
+      Object.entries(kept[name].at(-1).plots).map(([plot, title]) => `![${title}](benchmarks/${plot}.svg)\n`),
     ),
   ].join('\n')
 }
 
-async function readJson(file) {
-  try {
-    return JSON.parse(await readFile(file, 'utf8'))
-  } catch (error) {
-    if (error.code === 'ENOENT') return {}
-    throw error
-  }
+function titleOf({ run, machine }) {
+  return `${run} · ${machine}`
+}
+
+/** Returns the figure with the median number, and the least and the greatest number of all runs. */
+function medianOf(figures) {
+  const sorted = figures.toSorted((left, right) => numberOf(left) - numberOf(right))
+  const [least, most] = [numberOf(sorted[0]), numberOf(sorted.at(-1))]
+  const spread = figures.length === 1 || Number.isNaN(least) ? '' : `${least} to ${most}`
+  return { ...sorted[Math.floor(sorted.length / 2)], spread }
+}
+
+/** Returns the number at the start of the text; NaN for "none". */
+function numberOf({ measured }) {
+  return Number.parseFloat(measured.replaceAll(',', ''))
 }

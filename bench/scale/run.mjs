@@ -1,7 +1,7 @@
 // Measures how cost grows with backlog, ledger, writers and processes: `npm run bench:scale`. Each case measures some
 // rows of the page's table and compares them with their bounds. A full run needs a quiet machine for an hour or more
 // and 25 GB of disk; `--max-rows` and `--only` measure less.
-import { machine } from '../page.mjs'
+import { machine, runId } from '../page.mjs'
 import { CASES } from './cases.mjs'
 import { OptionsError, readOptions, USAGE } from './options.mjs'
 import { writeReport } from './report.mjs'
@@ -10,22 +10,21 @@ import { ScaleFixture } from './ScaleFixture.mjs'
 const options = optionsOrExit()
 const fixture = await ScaleFixture.open()
 try {
-  // Precise to the minute, to distinguish runs of one day.
-  const startedAt = new Date().toISOString().slice(0, 16).replace('T', ' ')
-  const run = `${startedAt} UTC · ${machine()} · PostgreSQL ${await fixture.serverVersion()}`
+  const about = { run: runId(), machine: `${machine()} · PostgreSQL ${await fixture.serverVersion()}` }
   const measured = []
   for (const name of options.cases) {
     const printLine = (line) => print(`${name}: ${line}`)
     const filledLedger = (payments) => fixture.filledLedger(payments, printLine)
     const result = await CASES[name]({ ...options.sizing, fixture, filledLedger, print: printLine })
-    measured.push({ name, run, reduced: options.reduced, ...result })
+    measured.push({ name, ...about, reduced: options.reduced, ...result })
     // Writes after each case, so that a later failure loses no result.
     if (options.write) await writeReport(measured.slice(-1))
   }
   const figures = measured.flatMap(({ name, figures: ofCase }) => ofCase.map((figure) => ({ case: name, ...figure })))
   for (const { figure, bound, measured: value, ok } of figures)
     print(`${ok ? 'met    ' : 'NOT MET'} ${figure}: ${value} (${bound})`)
-  if (options.json) print(JSON.stringify({ run, reduced: options.reduced, ok: figures.every(({ ok }) => ok), figures }))
+  if (options.json)
+    print(JSON.stringify({ ...about, reduced: options.reduced, ok: figures.every(({ ok }) => ok), figures }))
 } finally {
   await fixture.close()
 }

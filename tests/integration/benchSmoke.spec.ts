@@ -157,19 +157,52 @@ describe('the benchmark page', () => {
     const alone = await readFile(target.page, 'utf8')
     expect(alone).toContain('| enqueue in batches of 1,000 | pg-boss, id | 125 | 10 | 5 |\n')
     expect(alone + text).not.toMatch(/NaN|Infinity|undefined/)
-    expect(await readdir(target.folder)).toEqual(['peers.svg'])
+    expect(await readdir(target.folder)).toEqual(['peers.json', 'peers.svg'])
   })
 
-  test('replaces only the rows and plots of the case that was measured again', async () => {
-    const target = { page: join(folder, 'benchmarks.md'), folder: join(folder, 'benchmarks') }
-    await writeReport([buildResult('claim', 'first'), buildResult('verify', 'second')], target)
-    await writeReport([buildResult('claim', 'third')], target)
+  test('shows the medians and the spread of the latest three comparable runs with peers', async () => {
+    const target = { page: join(folder, 'runs.md'), folder: join(folder, 'runs') }
+    const contenders = Object.fromEntries(CONTENDERS.map(({ name }) => [name, { version: '1', setting: 'as is' }]))
+    for (const [items, rate] of [
+      [100, 900],
+      [100, 300],
+      [50, 700],
+      [100, 400],
+      [100, 500],
+    ] as const) {
+      const round = buildRound()
+      const main = {
+        version: '18',
+        ...summarise(
+          [{ ...round, drain: { ...round.drain, symphony: { ...round.drain.symphony, rate } } }],
+          CONTENDERS,
+        ),
+      }
+      await writePeers({ main, debian: undefined, settings: { rounds: 1, items }, contenders }, target)
+    }
+    // The run with 50 items removed the first two.
     const text = await readFile(target.page, 'utf8')
-    expect(text).toContain('| figure of claim | ≤ 1 | third | yes | 1 |')
-    expect(text).toContain('| figure of verify | ≤ 1 | second | yes | 2 |')
-    expect(text).not.toContain('first')
+    expect(text).toContain('| drain a backlog ÷ the faster peer | ≥ 1.25 | 2.5 (2 to 2.5), met |')
+    expect(text).toContain('| drain a backlog: claim → no-op rail → recorded | symphony | 500 (400 to 500) | 10 | 5 |')
+  })
+
+  test('shows the median and the spread of the latest three runs of each growth case', async () => {
+    const target = { page: join(folder, 'benchmarks.md'), folder: join(folder, 'benchmarks') }
+    await writeReport([buildResult('claim', '0.9'), buildResult('verify', '1,000 (fast)')], target)
+    for (const measured of ['0.3 ms', '0.1 ms', '0.2 ms']) await writeReport([buildResult('claim', measured)], target)
+    const text = await readFile(target.page, 'utf8')
+    expect(text).toContain('| figure of claim | ≤ 1 | 0.2 ms | 0.1 to 0.3 | yes | 1, 2, 3 |')
+    expect(text).toContain('| figure of verify | ≤ 1 | 1,000 (fast) |  | yes | 4 |')
+    expect(text).not.toContain('0.9')
     expect(text).toContain('![About claim](benchmarks/plot-of-claim.svg)')
     expect(await readdir(target.folder)).toEqual(['plot-of-claim.svg', 'plot-of-verify.svg', 'scale.json'])
+  })
+
+  test('drops earlier runs of a growth case that ran on another machine', async () => {
+    const target = { page: join(folder, 'machines.md'), folder: join(folder, 'machines') }
+    await writeReport([{ ...buildResult('claim', '0.9'), machine: 'another' }], target)
+    await writeReport([buildResult('claim', '0.1')], target)
+    expect(await readFile(target.page, 'utf8')).toContain('| figure of claim | ≤ 1 | 0.1 |  | yes | 1 |')
   })
 
   test('has plots with every name escaped and without NaN, Infinity or undefined', () => {
@@ -235,6 +268,7 @@ function buildResult(name: string, measured: string) {
   return {
     name,
     run: `run of ${measured}`,
+    machine: 'a machine',
     reduced: false,
     figures: [{ figure: `figure of ${name}`, bound: '≤ 1', measured, ok: true }],
     plots: { [`plot-of-${name}`]: `<svg><title>About ${name}</title></svg>` },
