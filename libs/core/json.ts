@@ -168,8 +168,8 @@ function sameValue(left: Decimal, right: Decimal): boolean {
 }
 
 /**
- * Writes a number without an exponent. Within the bounds only small fractions such as `1e-7` are written with an
- * exponent, so the text starts with `0.`.
+ * Writes a number such as `1e-7` without its exponent. Among the numbers that `requireBounds` accepts, JavaScript prints
+ * only small fractions with an exponent, so the result starts with `0.`.
  */
 function expand({ negative, digits, scale }: Decimal): string {
   return `${negative ? '-' : ''}0.${digits.padStart(scale, '0')}`

@@ -112,7 +112,7 @@ export const SQLSTATE_DISPOSITIONS: ReadonlyMap<string, PostgresState> = new Map
   state('3D000', 'invalid_catalog_name', 'fatal'),
   state('3F000', 'invalid_schema_name', 'fatal'),
 
-  // 40: the server rolled back the transaction in favour of another one.
+  // 40: the server rolled back the transaction, mostly in favour of another one.
   state('40', 'transaction_rollback', 'retry'),
   state('40000', 'transaction_rollback', 'retry'),
   state('40001', 'serialization_failure', 'retry'),

@@ -194,7 +194,7 @@ describe('the dashboard', () => {
     await reader.page.context().close()
   })
 
-  test('needs a second person if the outcome is unknown; the proposer cannot approve', async () => {
+  test('resolves a hold with an unknown outcome only if a second person approves', async () => {
     const { outboxId, instructionId } = await enqueueUnknown(fixture.db, { railType: DECLARED, payload: PAYLOAD })
     const { page, goTo } = olga
     await goTo('holds')

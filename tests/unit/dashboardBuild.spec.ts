@@ -20,6 +20,20 @@ const FIRST_BYTES_MAX = 48 * 1_024
 const BYTES_MAX = 104 * 1_024
 
 describe('the built dashboard', () => {
+  // The layout tests of the browser therefore need one theme only.
+  test('changes only colours in the dark theme', () => {
+    const styles = files
+      .filter((name) => name.endsWith('.css'))
+      .map(textOf)
+      .join('')
+    expect(styles).not.toContain('prefers-color-scheme')
+    const dark = [...styles.matchAll(/[^{}]*data-theme[^{}]*\{([^}]*)\}/g)].flatMap(([, body = '']) => body.split(';'))
+    expect(dark.length).toBeGreaterThan(20)
+    // The bundler adds --lightningcss-light and --lightningcss-dark for color-scheme.
+    const colour = /^(color-scheme:dark|--lightningcss-\w+:.*|--[\w-]+:(#[0-9a-f]{3,8}|rgba?\([^)]*\)))?$/
+    expect(dark.filter((line) => !colour.test(line))).toEqual([])
+  })
+
   test('consists of exactly the listed files', () => {
     expect(files.map((name) => name.replace(/-[\w-]{8}\./, '-HASH.')).toSorted()).toEqual([
       'assets/BulkDialog-HASH.js',

@@ -227,7 +227,7 @@ describe('an instruction that replaces a payment', () => {
     await enqueuePaymentOutboxBatch(ingest(), [replacing(old), buildInstruction()])
   })
 
-  test('returns its first item when it is repeated after the replacement', async () => {
+  test('returns the same item when it is enqueued again', async () => {
     const old = await returned()
     const instruction = replacing(old)
     const first = await enqueuePaymentOutbox(ingest(), instruction)

@@ -605,7 +605,7 @@ describe('a worker of Symphony', () => {
     expect(closed).toEqual(['shared'])
   })
 
-  test('closes rails that only its options name', async () => {
+  test('closes the adapter that its own options add to a declared rail', async () => {
     const closed: unknown[] = []
     const bank = { ...simple('own'), close: () => void closed.push('own') }
     await using symphony = open([{ type: 'own' }])

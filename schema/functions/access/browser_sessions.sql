@@ -35,7 +35,8 @@ $$;
 COMMENT ON FUNCTION create_browser_session(text, bytea, text[], text, text, integer, text[]) IS
   'Creates a session of the dashboard from the hash of its secret and returns its expiry, at most 8 hours from now.';
 
--- Returns no row for an unknown session, a wrong secret, or a session of a server with another login.
+-- Returns no row for an unknown session, a wrong secret, or a session that another PostgreSQL
+-- login created.
 CREATE OR REPLACE FUNCTION authenticate_browser_session(p_key_id text, p_secret_hash bytea)
 RETURNS TABLE (
   status text, scopes text[], owner text, participants text[], issuer text, expires_at timestamptz
