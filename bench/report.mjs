@@ -63,7 +63,7 @@ function withoutRounds({ version, ratios, medians, cpu }) {
   return { version, ratios, medians, cpu }
 }
 
-/** Runs on another machine or server, with other contenders, sizes or figures are not comparable. */
+/** Returns what comparable runs have in common: machine, servers, contenders, sizes and figures. */
 function conditionsOf({ machine: computer, items, rounds, contenders, servers }) {
   const figures = servers.map(({ version, medians }) => [version, Object.keys(medians)])
   return JSON.stringify([computer, items, rounds, contenders, figures])

@@ -9,15 +9,15 @@ export async function writeReport(measured, { page = PAGE, folder = PLOTS } = {}
   await mkdir(folder, { recursive: true })
   const file = join(folder, 'scale.json')
   const kept = await readRuns(file)
-  for (const result of measured) kept[result.name] = latestRuns(kept[result.name] ?? [], withTitles(result), sizeOf)
+  for (const result of measured) kept[result.name] = latestRuns(kept[result.name] ?? [], withTitles(result), conditionsOf)
   for (const { plots = {} } of measured)
     for (const [name, svg] of Object.entries(plots)) await writeFile(join(folder, `${name}.svg`), svg)
   await writeFile(file, `${JSON.stringify(kept, null, 2)}\n`)
   await writeSection('scale', section(kept), page)
 }
 
-/** Runs of another machine, server or size, or of other figures, are not comparable. */
-function sizeOf({ machine, reduced, figures }) {
+/** Returns what comparable runs have in common: machine, server, size and figures. */
+function conditionsOf({ machine, reduced, figures }) {
   return JSON.stringify([machine, reduced, figures.map(({ figure, bound }) => [figure, bound])])
 }
 

@@ -26,7 +26,7 @@ export class SchedulerTables {
     this.#suffix = suffix
   }
 
-  /** Returns differences between tables and model. Afterwards all times in the model are known. */
+  /** Returns the differences between tables and model. If there are none, sets each time in the model to the read one. */
   async compare(): Promise<string[]> {
     const { rows } = await this.#superuser.query<{
       clock: bigint

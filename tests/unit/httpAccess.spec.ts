@@ -295,7 +295,7 @@ describe('the database role of a route', () => {
     }
   })
 
-  test('must belong to a gateway login on routes of operate and ingest (OPERATE_UNAVAILABLE)', async () => {
+  test('is unavailable on operate and ingest routes if the login is no gateway (OPERATE_UNAVAILABLE)', async () => {
     const dumb = await openHttpFixture(db, { roles: { mayActFor: async () => false } })
     onTestFinished(() => dumb.close())
     await unchanged(async () => {

@@ -219,7 +219,7 @@ describe('cancel_outbox_item', () => {
     expect(error).toMatchObject({ reason: 'OUTCOME_MESSAGE' })
   })
 
-  test('refuses, without a reason, an item that has neither a pending row nor a terminal attempt', async () => {
+  test('refuses an item with neither pending row nor terminal attempt; the error has no reason', async () => {
     await withTestDatabase(async (own) => {
       const { outboxId } = await enqueue(own)
       await own.queryNoRole('DELETE FROM payment_outbox_pending')

@@ -429,7 +429,7 @@ describe('an amount limit', () => {
     expect(await limitOf(name)).toMatchObject({ used: '150' })
   })
 
-  test('does not count a payment again when a hold that no limit placed is released', async () => {
+  test('counts a payment once, even if a person holds and releases it', async () => {
     const subject = buildSubject()
     const name = await setLimit(amountPerDay('100', subject))
     const { outboxId } = await pay('10', subject)

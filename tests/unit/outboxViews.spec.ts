@@ -169,7 +169,7 @@ describe('supervisor_outbox_status', () => {
 })
 
 describe('outbox_operational_status', () => {
-  test('has one row with the state of each item', async () => {
+  test('has one row per item, with the state of the item', async () => {
     const { rows } = await db.queryNoRole<{ n: bigint }>('SELECT count(*) AS n FROM outbox_operational_status')
     expect(rows[0]!.n).toBe(BigInt(expected.size))
     expect(await statesByItem()).toEqual(expected)
