@@ -62,7 +62,7 @@ test.each(Object.entries(PATHS))(
   },
 )
 
-test('a worker that lost the answer to a completion finds it recorded, and repeats nothing', SLOWLY, async () => {
+test('a worker repeats a completion whose answer was lost; the outcome is recorded once', SLOWLY, async () => {
   const fixture = await RelayFixture.set()
   const proxy = await proxyBefore(fixture)
   fixture.checkpoints.close('first', 'answered')

@@ -25,7 +25,7 @@ async function list(sql: string): Promise<unknown[]> {
 }
 
 describe('functions', () => {
-  test('every SECURITY DEFINER function and string body sets search_path to our schema and pg_temp', async () => {
+  test('each SECURITY DEFINER or string-body function sets search_path to our schema and pg_temp', async () => {
     const path = `search_path=${quotedIfNeeded(db.schema)}, pg_temp`
     const offenders = await ask<{ name: string; path: string | null }>(
       `SELECT p.proname AS name, (SELECT c FROM unnest(p.proconfig) c WHERE c LIKE 'search_path=%') AS path

@@ -471,7 +471,7 @@ describe('a violation', () => {
     },
   )
 
-  test('exists in this spec for each rule', () => {
+  test('is listed in this spec for every rule, so that each rule is tested', () => {
     expect(GUARDRAILS.filter(({ name }) => !violations.some(({ rule }) => rule.test(name)))).toEqual([])
   })
 })

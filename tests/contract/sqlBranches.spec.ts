@@ -257,7 +257,7 @@ describe('markBranches', () => {
     ['an implicit ELSE left out', (marked: string) => marked.replace(`ELSE ${marker()}`, ''), /else_body/],
     ['a changed statement', (marked: string) => marked.replace('RETURN 1', 'RETURN 3'), /changed the function/],
     ['a moved line', (marked: string) => marked.replace('RETURN 1', '\nRETURN 1'), /changed the function/],
-  ])('writes bodies that verifyMarkedBranches refuses after this damage: %s', (_what, corrupt, message) => {
+  ])('verifyMarkedBranches refuses a marked body with this damage: %s', (_what, corrupt, message) => {
     const corrupted = define(corrupt(markBranches(body, marker).body))
     expect(() => verifyMarkedBranches(define(body), corrupted, sign)).toThrow(message)
   })

@@ -93,7 +93,7 @@ const LONG_REFERENCE = `RF-${'4711'.repeat(60)}`
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
 
 describe('the dashboard', () => {
-  test('shows a resolve dialog without a preselected decision while the payment is held', async () => {
+  test('preselects no decision in the resolve dialog, and submits nothing until one is chosen', async () => {
     const { instructionId } = await enqueueUnknown(fixture.db)
     const { page, goTo } = olga
     await goTo('holds')
@@ -115,7 +115,7 @@ describe('the dashboard', () => {
     expect(await rowOf(page, instructionId).locator('.proposal').count()).toBe(0)
   })
 
-  test('lets one person hold, annotate and retry a payment whose outcome is known, with a reason', async () => {
+  test('lets one person hold, annotate and retry a payment with a known outcome', async () => {
     const { outboxId, instructionId } = await enqueue(fixture.db)
     const { page, goTo } = olga
     await goTo(`payments/${outboxId}`)
@@ -419,7 +419,7 @@ test('a new payment on a real rail needs all fields, a confirmation and a second
   await page.locator('main h1 + [data-state=DUE]').waitFor()
 })
 
-test('a dead letter with a bad payload is corrected and replaced by two people, not redriven', async () => {
+test('two people correct and replace a dead letter with a bad payload; it has no Redrive button', async () => {
   const railType = MASKED_RAIL
   const rails = [{ type: railType, money: true, fields: MASKED_FIELDS }]
   await declareOutboxRails(fixture.db.as('symphony_executor'), rails, 'w', { serving: true })
@@ -454,7 +454,7 @@ test('a dead letter with a bad payload is corrected and replaced by two people, 
   expect(await row.getByRole('button', { name: 'Correct' }).count()).toBe(0)
 })
 
-test('two people redrive many dead letters; the refusal of one does not stop the others', async () => {
+test('two people redrive many dead letters; one that is refused does not stop the other redrives', async () => {
   const railType = 'rail-of-an-outage'
   const items = [await enqueueFailed(fixture.db, { railType }), await enqueueFailed(fixture.db, { railType })]
   const paid = await enqueueFailed(fixture.db, { railType })
@@ -650,7 +650,7 @@ describe('the Dispatch page', () => {
   })
 })
 
-test('a pause of everything shows a banner on every page, without a link for a read key', async () => {
+test('a pause of everything shows a banner on every page; a read key sees no Resume link in it', async () => {
   const { railType } = await enqueue(fixture.db)
   const { page, goTo } = olga
   await goTo('dispatch')
@@ -883,7 +883,7 @@ test('a contradiction is listed with both rail references until an operator revi
   expect(rows).toEqual([{ reviewed_by: 'olga' }])
 })
 
-test('a limit is proposed by one person and approved by another; its removal can be refused', async () => {
+test('one person proposes a limit, another approves it; the limit stays if a removal is refused', async () => {
   const { page, goTo } = olga
   await goTo('limits')
   await page.getByText('No limit is set').waitFor()

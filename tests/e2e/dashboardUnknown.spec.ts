@@ -44,7 +44,7 @@ test('the timeline shows a timed-out call as an unknown outcome, never as a retr
   expect(await page.locator('.timeline .now [data-state=OUTCOME_UNKNOWN]').count()).toBe(1)
 })
 
-test('the timeline shows an inquiry that found the payment as an inquiry, not as a send', async () => {
+test('the timeline says that an attempt completed by an inquiry sent nothing', async () => {
   const { page, goTo } = olga
   await goTo(`payments/${inquired.outboxId}`)
   const attempt = page.locator('.timeline li', { hasText: 'Attempt 2' })

@@ -43,7 +43,7 @@ describe('the benchmark programs', () => {
     }
   })
 
-  test('name the Node.js versions required and in use if a compared program exits at its start', async () => {
+  test('print the required and the actual Node.js version if a compared program exits at its start', async () => {
     const module = new URL('data:text/javascript,process.exit(3)')
     const contender = { name: 'newer', module, key: undefined, engine: '>=99' }
     await expect(startContender(contender, 'postgres://localhost/none')).rejects.toThrow(
@@ -74,7 +74,7 @@ describe('the benchmark programs', () => {
 })
 
 describe('the benchmark summary', () => {
-  test('compares results without keys with unkeyed peers, and keyed batches with keyed pg-boss', () => {
+  test('compares Symphony with unkeyed peers, and its batch enqueue also with keyed pg-boss', () => {
     expect(summarise([buildRound()], CONTENDERS).ratios).toEqual({
       floor: 0.5,
       enqueueBatch: 0.5,
@@ -87,7 +87,7 @@ describe('the benchmark summary', () => {
     })
   })
 
-  test('gives the median CPU time per item; a payment counts its batch enqueue and its drain', () => {
+  test('gives the median CPU time per item; the time of a payment is batch enqueue plus drain', () => {
     const { cpu } = summarise([buildRound(), buildRound(), buildRound({ serverUs: 900 })], CONTENDERS)
     expect(cpu).toMatchObject({
       drain: { symphony: { server: 10, node: 5 } },

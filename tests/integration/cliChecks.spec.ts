@@ -141,7 +141,7 @@ describe('symphony worker that cannot start', () => {
     expect(stderr).not.toContain(':y@')
   })
 
-  test('refuses an undeclared pooler that reports another process id (TRANSACTION_POOLER)', async () => {
+  test('refuses an undeclared pooler, detected by a wrong backend process id (TRANSACTION_POOLER)', async () => {
     const url = new URL(await processLogin())
     const pooler = await TcpProxy.before(url.href, { alterAnswer: withAnotherProcessId })
     onTestFinished(() => pooler.close())

@@ -201,7 +201,7 @@ describe('symphony show', () => {
     })
   })
 
-  test('prints hold reason, actor and note events; holds list prints assignee and notes', async () => {
+  test('prints hold reason, actor and note events; "holds list" prints assignee and notes', async () => {
     const { outboxId, instructionId } = await enqueue(db)
     await command(['holds', 'place', outboxId, '--reason', 'please wait'], people.alice)
     await command(['holds', 'note', outboxId, '--note', 'asked the bank', '--assignee', 'bob'], people.alice)
@@ -232,7 +232,7 @@ describe('symphony show', () => {
 })
 
 describe('symphony holds', () => {
-  test('places and lists a hold; one person may decide RETRY if the outcome is known', async () => {
+  test('places and lists a hold; one person resolves it with RETRY if the outcome is known', async () => {
     const { outboxId, railType } = await enqueue(db)
     await json(['holds', 'place', outboxId, '--reason', 'please wait'], people.alice)
     expect(await claim(db, railType)).toEqual([])
@@ -243,7 +243,7 @@ describe('symphony holds', () => {
     expect(await claim(db, railType)).toHaveLength(1)
   })
 
-  test('needs a second person for an unknown outcome (APPROVAL_REQUIRED for the proposer)', async () => {
+  test('resolves an unknown outcome only after another person approves (else APPROVAL_REQUIRED)', async () => {
     const { outboxId } = await enqueueUnknown(db)
     const words = ['holds', 'resolve', outboxId, '--decision', 'dispatched', '--reason', 'seen at the bank']
     const { status, proposalId } = await json([...words, '--rail-reference', 'TX-17'], people.alice)

@@ -145,7 +145,7 @@ describe('symphony redrive', () => {
     )
   })
 
-  test('--all-matching proposes each match without an open proposal; approve takes several ids', async () => {
+  test('--all-matching skips payments that have an open proposal; approve takes several ids', async () => {
     const items = await failed(3)
     const { railType } = items[0]!
     await json(['redrive', items[0]!.outboxId, '--reason', 'first'])
@@ -327,7 +327,7 @@ describe('symphony pause and resume', () => {
     expect(await claim(db, railType)).toHaveLength(1)
   })
 
-  test('pause refuses an unknown rail without --force (UNKNOWN_NAME), and a missing name', async () => {
+  test('pause refuses an unknown rail (UNKNOWN_NAME) unless --force is given, and a missing name', async () => {
     const { railType } = await enqueue(db)
     const misspelt = railType.toUpperCase()
     for (const more of [[], ['--dry-run']]) {
@@ -370,7 +370,7 @@ describe('symphony pause and resume', () => {
     expect(await claim(db, railType)).toHaveLength(1)
   })
 
-  test('status and show name the pauses that stop a payment, with person, time and reason', async () => {
+  test('status and show print the pauses that stop a payment, with person, time and reason', async () => {
     const { railType, participantId, instructionId } = await enqueue(db, { ordered: true })
     const names = { rail: railType, participant: participantId, stream: participantId }
     for (const [kind, name] of Object.entries(names)) {
@@ -450,7 +450,7 @@ describe('symphony freeze', () => {
 describe('symphony limits', () => {
   const RULE = ['--kind', 'amount', '--limit', '100.00', '--currency', 'EUR', '--window', '1d']
 
-  test('sets a limit as two people, shows its usage, and removes it', async () => {
+  test('sets and removes a limit after a second person approves, and shows the usage of the limit', async () => {
     const participant = `participant-${randomUUID()}`
     const proposed = await json(['limits', 'propose', 'daily', ...RULE, '--participant', participant, '--reason', 'r'])
     const proposalId = String(proposed['proposalId'])

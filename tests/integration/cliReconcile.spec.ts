@@ -47,7 +47,7 @@ function line(reference: string, given: object = {}): string {
 }
 
 describe('symphony reconcile', () => {
-  test('prints run and counts of a camt.053 file as JSON; the same file prints the same run', async () => {
+  test('prints the run id and counts of a camt.053 file as JSON; a repeat prints the same run id', async () => {
     const rail = `bank-${randomUUID()}`
     const payments = []
     for (let left = 3; left > 0; left -= 1) {
@@ -118,7 +118,7 @@ describe('symphony reconcile', () => {
     })
   })
 
-  test('compares the payments that a rail of --rails lists for a period, without a statement file', async () => {
+  test('compares the ledger with the payments that listPayments of the rail returns for a period', async () => {
     const rail = `bank-${randomUUID()}`
     const { outboxId } = await enqueuePaid(db, { railType: rail })
     const payment = { reference: outboxId, bankReference: 'P-1', amount: '10.50', currency: 'EUR', bookedOn: TODAY }

@@ -84,7 +84,7 @@ describe('an embedded server of an ordinary user', () => {
     await rm(dataDir, { recursive: true })
   })
 
-  test('uses a copy of a package that is read-only and lacks its symbolic links', async () => {
+  test('runs from a copy of the package if the package is read-only and lacks its symbolic links', async () => {
     const folder = await freshFolder()
     await chmod(folder, 0o755)
     const account = await ordinaryAccount()

@@ -28,7 +28,7 @@ test('twenty concurrent enqueues of one message create one row and count twenty 
   expect(await rowOf(db, message)).toMatchObject({ sightings: 20n, attempt_count: 0 })
 })
 
-test('ten concurrent enqueues of one id with different contents store one and record 9 events', async () => {
+test('ten concurrent enqueues of one id with different contents create one message and 9 events', async () => {
   const message = buildMessage()
   const { values, errors } = await race(db, 'symphony_ingest', 10, (connection, n) =>
     enqueueInboxMessage(connection, { ...message, payload: { n } }),

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { describe, test } from 'vitest'
 import { openDatabase } from '../../libs/db/index.js'
 import { Leases, LostLeaseError, type LeaseEvent, type Leadership } from '../../libs/lease/index.js'
@@ -28,8 +29,8 @@ function recordingLeader() {
   return { lead, terms, resign: resigned.open }
 }
 
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
+async function aborted(signal: AbortSignal): Promise<void> {
+  if (!signal.aborted) await once(signal, 'abort')
 }
 
 describe.concurrent('runAsLeader', () => {
@@ -70,9 +71,7 @@ describe.concurrent('runAsLeader', () => {
     expect(await run).toBe('done')
   })
 
-  test('waits until the function returns after a lost lease, then leads again with a greater token', async ({
-    expect,
-  }) => {
+  test('waits for the function to return if the lease is lost, then leads with a greater token', async ({ expect }) => {
     const resource = buildResource()
     const events: LeaseEvent[] = []
     const stop = new AbortController()
@@ -137,7 +136,7 @@ describe.concurrent('runAsLeader', () => {
     expect(await leaseRow(db, resource)).toMatchObject({ lease_id: null })
   })
 
-  test('returns undefined without calling the function if it is stopped while another leads', async ({ expect }) => {
+  test('returns undefined and never calls the function if stopped while another caller leads', async ({ expect }) => {
     const resource = buildResource()
     const holder = (await newLeases().acquire(resource, { durationMs: 60_000 }))!
     const stop = new AbortController()

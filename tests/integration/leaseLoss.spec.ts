@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { describe, test, type TestContext } from 'vitest'
 import { openDatabase, type Queryable } from '../../libs/db/index.js'
 import { Leases, LostLeaseError, type Lease, type LeaseEvent } from '../../libs/lease/index.js'
@@ -32,8 +33,9 @@ async function leasesBehindProxy(
 }
 
 /** Returns the time of the abort. The database runs on this machine and reads the same clock. */
-async function abortTime(lease: Lease): Promise<Date> {
-  return new Promise((resolve) => lease.signal.addEventListener('abort', () => resolve(new Date()), { once: true }))
+async function abortTime({ signal }: Lease): Promise<Date> {
+  if (!signal.aborted) await once(signal, 'abort')
+  return new Date()
 }
 
 describe.concurrent('PRIM-POSTGRES-LEASE-006 a lost lease', () => {

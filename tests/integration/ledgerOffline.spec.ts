@@ -130,7 +130,7 @@ describe('checkpoints', () => {
     expect(await failureOf(fixture.checkpoint(file))).toMatchObject({ code: 'CHECKPOINT_BUSY' })
   })
 
-  test('may precede symphony ledger rebuild --yes: the ledger verifies after it', async () => {
+  test('symphony ledger rebuild exits with 2 without --yes; the ledger verifies after a rebuild', async () => {
     expect(await command(['ledger', 'rebuild'])).toMatchObject({
       exitCode: 2,
       stderr: expect.stringContaining('--yes'),

@@ -165,7 +165,7 @@ describe('seal_ledger_block with rows that become visible late', () => {
     await expectSealedOnce()
   })
 
-  test('may seal event 2 of an item before event 1; the ledger still verifies', async () => {
+  test('seals event 2 of an older transaction before event 1 of a younger one; the ledger verifies', async () => {
     const [held, other] = [await enqueue(fixture.db), await enqueue(fixture.db)]
     const older = await openConnection(fixture.db, 'symphony_control')
     await older.query('BEGIN')

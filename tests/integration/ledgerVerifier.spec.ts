@@ -83,7 +83,7 @@ async function verifyAll(verifier: LedgerVerifier, role: Queryable = superuser()
 }
 
 describe('a verification pass over an unchanged ledger', () => {
-  test('compares each block once, and records the number of rows at its end', async () => {
+  test('compares each block once, and records the total number of rows when the pass ends', async () => {
     const events: VerifierEvent[] = []
     const verified = await verifyAll(new LedgerVerifier(executor(), {}, (event) => events.push(event)))
     expect(verified.map(({ blockNo }) => Number(blockNo))).toEqual(Array.from({ length: blockCount }, (_, n) => n + 1))

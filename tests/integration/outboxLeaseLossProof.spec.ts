@@ -163,7 +163,7 @@ test.for(names)('a worker with a live lease can %s', async (name) => {
   expect(await traces(held.outboxId)).not.toEqual(before)
 })
 
-describe.for(names)('a call after its lease has expired (%s)', (name) => {
+describe.for(names)('a call whose lease expires (%s)', (name) => {
   const act = acts[name]!
 
   test('fails in a transaction that began while the lease was live', async () => {
@@ -328,7 +328,7 @@ describe('a worker that lost its lease', () => {
     await Promise.all([successor.close(), late.close()])
   })
 
-  test('turns a later FAILED of the next holder into a held RETRYABLE by its late success', async () => {
+  test('reports a late success; a later FAILED by the next holder becomes RETRYABLE with a hold', async () => {
     const lost = await createLease()
     await db.expireLease(lost.outboxId)
     const next = await claimOnly(db, lost.railType, { workerId: 'successor' })

@@ -125,7 +125,7 @@ describe('an item with an unknown outcome', () => {
     expect(rail.inquiries).toHaveLength(1)
   })
 
-  test('is sent again if an inquiry after settleMs says absent; a refusal then ends as FAILED', async () => {
+  test('is sent again if an inquiry after settleMs says absent; it is FAILED if the rail refuses', async () => {
     const { railType } = buildInstruction()
     const answers: RailAnswer[] = [
       { outcome: 'unknown', code: 'NO_ANSWER' },
@@ -180,7 +180,7 @@ describe('an item with an unknown outcome', () => {
     expect(rail.calls).toHaveLength(2)
   })
 
-  test('is sent again under the same reference to a resend rail; a refusal then ends as FAILED', async () => {
+  test('is sent again under the same reference to a resend rail; it is FAILED if the rail refuses', async () => {
     const { railType } = buildInstruction()
     const answers: RailAnswer[] = [
       { outcome: 'unknown', code: 'NO_ANSWER' },
@@ -252,7 +252,7 @@ describe('an item with an unknown outcome', () => {
 })
 
 describe('new OutboxRelayer', () => {
-  test('refuses a lease without renewal that outlives a call by at most 2 s; names both durations', () => {
+  test('refuses a lease that is not renewed unless it outlives a call by more than 2 s', () => {
     const rail = recordingRail({ type: 'SLOW', timeoutMs: 30_000 })
     expect(() => relayerFor(rail, { leaseSeconds: 32, renewLeases: false })).toThrow(
       'rail SLOW: a lease of 32 s does not outlive a call of up to 30000 ms by more than 2000 ms',

@@ -40,7 +40,7 @@ function buildWorker() {
 test.each([
   ['forward', -7_200],
   ['back', 7_200],
-])('a worker stops claims for one lease (outbox.clockJumped) if the database clock jumps %s', async (_way, seconds) => {
+])('a worker claims nothing for one lease duration after the database clock jumps %s', async (_way, seconds) => {
   const { move, jumps, round } = buildWorker()
   expect(await round()).toBe(1)
   move(seconds * 1_000)

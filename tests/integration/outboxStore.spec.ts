@@ -78,7 +78,7 @@ test('a message is DISPATCHED if handled, FAILED after PermanentFailureError, el
   expect(await outcome(elsewhere)).toBeUndefined()
 })
 
-test('a topic without a handler answers retryable 19 times over days, then unknown', async () => {
+test('the rail of a topic without a handler answers retryable for 19 attempts, then unknown', async () => {
   const [rail] = topicRails({}, { expected: { topics: ['forgotten'], onMissingHandler: () => {} } })
   const answers = []
   for (let attempt = 1; attempt <= 20; attempt++) {

@@ -134,7 +134,7 @@ describe('PRIM-POSTGRES-API-002 addPostgresPlatform with a conflict or invalid o
     expect(services.resolve(PostgresPlatform)).toBe(first)
   })
 
-  test('names a service that the application has registered, and registers nothing', () => {
+  test('fails with the name of a service that is already registered, and registers nothing', () => {
     const services = new PlatformServices()
     const { databases: set } = addPostgresPlatform(new PlatformServices(), { databases: databases() })
     services.add(LeaseProvider, new LeaseProvider(set, () => expect.unreachable()))

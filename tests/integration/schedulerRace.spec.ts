@@ -143,7 +143,7 @@ describe('deleteJob', () => {
     await Promise.all([deleter.close(), worker.close()])
   })
 
-  test('PRIM-POSTGRES-SCHED-008 removes an earlier triggered run; a later trigger gets UNKNOWN_JOB', async () => {
+  test('PRIM-POSTGRES-SCHED-008 removes the run of a prior trigger; a later one gets UNKNOWN_JOB', async () => {
     const job = buildJobDefinition()
     await createOrUpdateJob(control(), job)
     const operator = await openConnection(db, 'symphony_control')

@@ -82,7 +82,7 @@ test('SymphonyFleet.forKey returns one Symphony per key; SymphonyFleet.of refuse
   expect(() => fleet.of('west')).toThrow(expect.objectContaining({ code: 'UNKNOWN_DATABASE' }))
 })
 
-test('a database that discovery drops is closed; the rails stay open for the other databases', async () => {
+test('a fleet closes a database that discovery no longer lists, and keeps the rails open', async () => {
   const closed: string[] = []
   const gone = new Set<string>()
   class Directory extends PlatformDiscovery {

@@ -217,7 +217,7 @@ describe.for(MODES)('an event listener that %s', (mode) => {
   })
 })
 
-test('an onMissingHandler that throws does not make the outcome of its message unknown', async () => {
+test('a message without a handler is RETRYABLE (NO_HANDLER), even if onMissingHandler throws', async () => {
   const topic = buildInstruction().railType
   const rails = topicRails(
     {},

@@ -187,7 +187,7 @@ describe('a handler that writes through tx', () => {
     expect(await ledger(db, message.outboxId)).toEqual(['1 RETRYABLE', '2 DISPATCHED'])
   })
 
-  test('is retried if the role cannot be set', async () => {
+  test('is retried if the login of the worker may not act as handlerRole', async () => {
     const message = await send()
     const { name } = await db.createLogin(`stranger_${randomUUID().slice(0, 8)}`)
     expect(await createRelayer(write, { handlerRole: name }).runOnce()).toMatchObject({ retryable: 1 })
@@ -339,7 +339,7 @@ describe('a connection lost at COMMIT', () => {
 })
 
 describe('connections of a relayer', () => {
-  test('are half reserved for renewals, so that waiting handlers lose no lease', async () => {
+  test('keep one half free for renewals, so that waiting handlers lose no lease', async () => {
     const database = openDatabase({ url: worker.url, schema: db.schema, connectionsMax: 2 })
     onTestFinished(() => database.close())
     const messages = await Promise.all(Array.from({ length: 6 }, send))

@@ -491,7 +491,7 @@ describe('a new connection with a stolen login', () => {
 })
 
 describe('a stolen login that reads data of others', () => {
-  test('cannot see values that a view hides, through a low-cost function in WHERE', async () => {
+  test('cannot read hidden values of a view by a low-cost function in WHERE', async () => {
     const client = await stolen('readonly')
     const seen = await notices(client, async () => {
       await client.query(

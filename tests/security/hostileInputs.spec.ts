@@ -161,7 +161,7 @@ test('hostileAnswers.json lists exactly the inputs of this spec', () => {
   }
 })
 
-test('accepted inputs are stored as payments, and the ledger verifies', async () => {
+test('accepted inputs are stored as payments, and verification of the ledger finds no break', async () => {
   const report = await verifyLedger(databaseSource(db.as('symphony_auditor')), {})
   expect(report.breaks).toEqual([])
   expect(report.identities).toBeGreaterThan(0)

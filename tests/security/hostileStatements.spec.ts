@@ -195,7 +195,7 @@ const HOSTILE: Readonly<Record<string, Hostile>> = {
 
 describe('a hostile bank statement', () => {
   test.each(Object.entries(HOSTILE))(
-    'is refused with its position: %s',
+    'is refused, and the error names the line or byte: %s',
     async (_name, { content, options, message }) => {
       const error = await refusal(content, options ?? CAMT)
       expect(error.code).toBe('STATEMENT_INVALID')
@@ -212,7 +212,7 @@ describe('a hostile bank statement', () => {
     }
   })
 
-  test('is read or refused with STATEMENT_INVALID after random changes', async () => {
+  test('is either read or refused (STATEMENT_INVALID) after random changes', async () => {
     const files = [
       [VALID, CAMT],
       ['ref,amount,cur,day\n"a ""b""",1.00,EUR,2026-01-01\n', CSV],
@@ -239,7 +239,7 @@ describe('a hostile bank statement', () => {
     await expect(collect(manyStatements(), CAMT)).rejects.toThrow('expected at most 1000 statements in one file')
   })
 
-  test('is refused and its source stream is closed', async () => {
+  test('is refused even if its source stream never ends, and the stream is closed', async () => {
     let isClosed = false
     async function* file(): AsyncGenerator<Uint8Array> {
       try {

@@ -57,7 +57,8 @@ const WATCH = `new Promise((resolve) => requestAnimationFrame(() => requestAnima
 
 /**
  * A browser names at most five elements per shift, and none that has been removed. Times change every second, the
- * parts of a bar show numbers by their size, and the buttons of a payment depend on its state.
+ * parts of a bar show numbers by their size, and the buttons of a payment depend on its state. Nobody sees a shift of
+ * less than a pixel.
  */
 const READ = `new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => {
   const { shifts, wasStale } = endOfWatch()
@@ -66,6 +67,7 @@ const READ = `new Promise((resolve) => requestAnimationFrame(() => requestAnimat
     const element = node?.nodeType === Node.TEXT_NODE ? node.parentElement : node
     const isVertical = Math.abs(previousRect.x - currentRect.x) < 1
     if (!element || element.closest('time, .sharebar, .actions') || (isVertical && element.closest('BELOW'))) return []
+    if (place(previousRect) === place(currentRect)) return []
     return [element.outerHTML.slice(0, 80) + ' from ' + place(previousRect) + ' to ' + place(currentRect)]
   })
   resolve({ moved, wasStale })

@@ -241,7 +241,7 @@ describe('an actor gateway', () => {
     expect(runs.rows).toEqual([{ triggered_by: 'carol' }])
   })
 
-  test('is recorded as PERSON via LOGIN if it names a person without an API key', async () => {
+  test('is recorded as PERSON via LOGIN if it names a person and presents no API key', async () => {
     const { control, name } = await gatewayLogin(true)
     const { outboxId } = await enqueue(db)
     await placeOutboxHold(withActor(control, { person: 'carol' }), outboxId, 'odd')
@@ -277,7 +277,7 @@ describe('an actor gateway', () => {
     }
   })
 
-  test('is recognised by isActorGateway for API keys, and for people only if it may name people', async () => {
+  test('makes isActorGateway true for keys, and for names only if the login may name people', async () => {
     const { control } = await gatewayLogin(false)
     expect([await isActorGateway(control, 'keys'), await isActorGateway(control, 'names')]).toEqual([true, false])
     const naming = await gatewayLogin(true)

@@ -145,7 +145,7 @@ describe('a notice of an alert', () => {
     expect(server.received.map(({ path }) => path)).toEqual(['/hook'])
   })
 
-  test('fails with a reason without URL and key if the channel refuses it or is unreachable', async () => {
+  test('fails if the channel refuses it or is unreachable; the reason shows neither URL nor key', async () => {
     answer = 500
     expect(await sendNotice(channelOf('slack'), NOTICE)).toBe('the channel answered 500')
     const unreachable = channelOf('slack', { url: 'http://127.0.0.1:1/secret-path' })
@@ -154,7 +154,7 @@ describe('a notice of an alert', () => {
 })
 
 describe('an alert with --notify', () => {
-  test('is sent once, and so is its end, although two processes watch, even after a restart', async () => {
+  test('is sent once, and its end once, by two watching processes, even if they restart', async () => {
     const channel = channelOf('json')
     let firing = [HELD]
     const both = [notifierOf({ channel, firing: () => firing }), notifierOf({ channel, firing: () => firing })]
@@ -190,7 +190,7 @@ describe('an alert with --notify', () => {
   })
 
   test.each(['SymphonyDispatchFrozen', 'SymphonyAllPaused', 'SymphonyNoWorkerAlive'])(
-    'about stopped dispatch is sent once, without the outbox: %s',
+    'about stopped dispatch is sent once, directly and not through the outbox: %s',
     async (name) => {
       const channel = channelOf('pagerduty')
       const both = [1, 2].map(() => notifierOf({ channel, firing: () => [name] }))
@@ -215,7 +215,7 @@ describe('an alert with --notify', () => {
     expect(bodies()).toMatchObject([{ alert: FROZEN, status: 'firing' }])
   })
 
-  test('about an unreachable database is sent once, and its end once, without the database', async () => {
+  test('about an unreachable database is sent directly, once when it fires and once when it ends', async () => {
     const channel = channelOf('json')
     let firing = [DATABASE_AWAY]
     const notifier = notifierOf({ channel, firing: () => firing })
@@ -230,7 +230,7 @@ describe('an alert with --notify', () => {
     ])
   })
 
-  test('is in ALERT_RULES if it can be sent without the outbox', () => {
+  test('is listed in ALERT_RULES if the notifier sends it directly, not through the outbox', () => {
     const names = ALERT_RULES.map(({ name }) => name)
     expect(names).toEqual(expect.arrayContaining([...STOPS_DISPATCH, DATABASE_AWAY]))
   })
@@ -246,7 +246,7 @@ async function load(content: unknown, env: Record<string, string> = {}) {
 }
 
 describe('the file that --notify names', () => {
-  test('may take secrets from environment variables and from files', async () => {
+  test('can refer to secrets in environment variables and in other files', async () => {
     const given = {
       repeatHours: 1,
       channels: {
@@ -281,7 +281,7 @@ describe('the file that --notify names', () => {
     [{ channels: { ops: { format: 'slack', url: 'https://x.example', key: 'S3CRET' } } }, 'ops.key'],
     [{ channels: { 'Ops Team': { format: 'slack', url: 'https://x.example' } } }, 'Ops Team'],
     [{ channels: { ops: { format: 'slack', url: 'https://x.example' } }, repeatHours: 0 }, 'repeatHours'],
-  ])('is refused with the name of the wrong field and without a secret: %j', async (content, place) => {
+  ])('is refused; the error names the field or variable at fault and shows no secret: %j', async (content, place) => {
     const error: unknown = await (await load(content)).load().catch((reason: unknown) => reason)
     expect(error).toBeInstanceOf(Error)
     expect(String(error)).toContain(place)

@@ -53,7 +53,7 @@ describe('with settings from several sources,', () => {
     [['--no-listen'], { SYMPHONY_LISTEN: 'true' }, false],
     [[], { SYMPHONY_LISTEN: '0' }, false],
     [[], { SYMPHONY_LISTEN: '' }, true],
-  ])('the flags %j with the environment %j set listen to %s', async (words, env, listen) => {
+  ])('the flags %j and the environment %j give the setting listen the value %s', async (words, env, listen) => {
     expect(await resolve({ words, env })).toMatchObject({ listen })
   })
 

@@ -108,7 +108,7 @@ test('every option has a description', () => {
   expect(silent).toEqual([])
 })
 
-test('commands that decide about or stop payments have --dry-run, --reason and --json', () => {
+test('commands that decide about payments or stop them have --dry-run, --reason and --json', () => {
   const deciding = ['cancel', 'redrive', 'holds resolve', 'pause', 'resume', 'freeze place', 'freeze lift']
   for (const words of deciding) {
     const { options } = commands.find(({ path }) => path.join(' ') === words)!

@@ -21,7 +21,7 @@ const BYTES_MAX = 104 * 1_024
 
 describe('the built dashboard', () => {
   // The layout tests of the browser therefore need one theme only.
-  test('changes only colours in the dark theme', () => {
+  test('has a dark theme that changes only colours', () => {
     const styles = files
       .filter((name) => name.endsWith('.css'))
       .map(textOf)
@@ -81,7 +81,7 @@ describe('the built dashboard', () => {
     }
   })
 
-  test('has no inline script or style that its content security policy refuses', () => {
+  test('has no inline script, event handler or style, and no data: URL', () => {
     const page = textOf('index.html')
     expect(page).not.toMatch(/<script(?![^>]*\ssrc=)/)
     expect(page).not.toMatch(/<style|\sstyle=|\son\w+=/)

@@ -171,7 +171,7 @@ describe('a masked row in a ledger proof', () => {
       'its block differs from its hash',
     ],
     ['other nodes', (row) => (row.nodes[0] = flipped(row.nodes[0], 0)), 'its block differs from its hash'],
-  ])('is reported as broken with %s', async (_what, tamper, defect) => {
+  ])('is reported as broken if it has %s', async (_what, tamper, defect) => {
     const changed = structuredClone(masked)
     tamper(changed.rows[1]!)
     expect(await defectsOf(changed)).toEqual([`attempt 1: ${defect}`])

@@ -209,7 +209,7 @@ describe('SQLSTATEs of PostgreSQL', () => {
   test.each([
     ['cache lookup failed for function 17452', 'STALE_STATEMENT', 'retry'],
     ['cache lookup failed for relation 17452', 'INTERNAL_ERROR', 'fatal'],
-  ])('include XX000, which with the message "%s" is %s (%s)', async (message, code, disposition) => {
+  ])('include XX000: the message "%s" gives it the code %s (disposition %s)', async (message, code, disposition) => {
     expect(await raise(worker, 'XX000', message)).toMatchObject({ code, disposition, sqlstate: 'XX000' })
   })
 
@@ -296,7 +296,7 @@ describe('a DatabaseError', () => {
     }
   })
 
-  test('redacts a raw error whose stack already contains the value', async () => {
+  test('contains no parameter value, even if the stack of the raw error contains it', async () => {
     const raw = await fixture.admin.query('SELECT $1::int', [`${CANARY}x`]).catch(caught)
     expect(raw).toMatchObject({ stack: expect.stringContaining(CANARY) })
     const error = toDatabaseError(raw, { phase: 'committing' })

@@ -67,7 +67,7 @@ test('a role name that is blank, "none" or of 64 characters is refused before an
   }
 })
 
-test('a role that a statement changes is restored before the connection is reused', async () => {
+test('a connection restores its role before it is reused if a statement changed the role', async () => {
   const database = fixture.open({ connectionsMax: 1 })
   const pid = async () =>
     (await database.queryAsRole<{ pid: number }>(fixture.worker, 'SELECT pg_backend_pid() AS pid')).rows
@@ -123,7 +123,7 @@ test('call() keeps the connection and its role after an error, and fails if the 
   await fixture.admin.query(`DROP FUNCTION symphony.who; DROP OWNED BY ${revocable}; DROP ROLE ${revocable}`)
 })
 
-test('a role that a transaction changes is restored before the connection is reused', async () => {
+test('a connection restores its role before it is reused if a transaction changed the role', async () => {
   const database = fixture.open({ connectionsMax: 1 })
   await database.transactionAsRole(fixture.worker, async (tx) => {
     await tx.query(`SET ROLE ${fixture.reader}`)

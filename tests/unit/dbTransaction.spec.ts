@@ -171,7 +171,7 @@ describe.for(['none', 'transaction'] as const)('a transaction with pooler %s', (
     expect(await entries()).toEqual([1])
   })
 
-  test('may run concurrently with another, or after the one whose callback scheduled it', async () => {
+  test('can run beside another one, and can be scheduled by the callback of an earlier one', async () => {
     const insert = (n: number) => database.transactionAsRole(fixture.worker, (tx) => tx.query(INSERT, [n]))
     await Promise.all([insert(1), insert(2)])
     let later: Promise<unknown> | undefined
@@ -329,7 +329,7 @@ describe('call() of libs/db', () => {
     await expect(refused).rejects.toMatchObject({ code: 'UNDEFINED_FUNCTION', sqlstate: '42883' })
   })
 
-  test('must add the schema: SQL text without a schema does not find the function (42883)', async () => {
+  test('adds a schema that is needed: SQL text without a schema finds no function (42883)', async () => {
     await expect(fixture.open().queryAsRole(fixture.worker, 'SELECT add_up(1, 2)')).rejects.toMatchObject({
       sqlstate: '42883',
     })

@@ -134,7 +134,7 @@ describe.for(['none', 'transaction'] as const)('asRole with pooler %s', (pooler)
     expect(await entries()).toEqual({ mine: [], theirs: [] })
   })
 
-  test('throws a RoleError that names a forbidden or unknown role, and refuses the name none', async () => {
+  test('throws a RoleError with the name of a forbidden or unknown role, and refuses "none"', async () => {
     for (const role of [fixture.notGranted, 'no_such_role']) {
       const attempt = database.transactionAsRole(fixture.worker, (tx) => tx.asRole(role, async () => {}))
       const error = await attempt.catch((thrown: unknown) => thrown)

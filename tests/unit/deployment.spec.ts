@@ -331,7 +331,7 @@ describe('a deployment over an earlier release', () => {
     expect(await doctor({ url: db.url, schema })).toMatchObject({ ok: true })
   })
 
-  test('replaces a function with another return type, and drops its dependants', async () => {
+  test('replaces a function whose return type differs, and drops functions that depend on it', async () => {
     const owner = await db.connect('symphony_owner')
     await owner.query(`DROP FUNCTION next_outbox_event;
       CREATE FUNCTION next_outbox_event(p_rails text[]) RETURNS int LANGUAGE sql RETURN 1;
@@ -340,7 +340,7 @@ describe('a deployment over an earlier release', () => {
     expect(await doctor({ url: db.url, schema })).toMatchObject({ ok: true })
   })
 
-  test('replaces a view with other columns, and drops an unknown view', async () => {
+  test('replaces a view whose columns differ, and drops an unknown view', async () => {
     const owner = await db.connect('symphony_owner')
     await owner.query(`DROP VIEW outbox_operational_status;
       CREATE VIEW outbox_operational_status AS SELECT 1 AS gone, ''::text AS outbox_id;

@@ -75,7 +75,7 @@ async function gateways() {
 }
 
 describe('a login of the HTTP API', () => {
-  test('is a gateway for key owners, and for named people only if it requests api+names', async () => {
+  test('becomes an actor gateway with api, and may name people only with api+names', async () => {
     const name = nameFor('web')
     const request = parseLoginRequest(`${name}=api`)
     for (const [given, naming] of [

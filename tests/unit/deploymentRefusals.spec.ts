@@ -57,7 +57,7 @@ describe('objects of the legacy outbox', () => {
   })
 })
 
-describe('an existing schema that is deployed to', () => {
+describe('an existing target schema of a deployment', () => {
   test('is taken over if it is empty', async () => {
     await createSchema()
     await deploy({ url: db.url, schema })

@@ -489,7 +489,7 @@ describe('doctor', () => {
     }, untouched)
   })
 
-  test('reports a missing view once, without its columns', async () => {
+  test('reports a missing view once, and none of its columns', async () => {
     await withTestDatabase(async (db) => {
       await db.queryNoRole('DROP VIEW outbox_operational_status')
       const codes = (await examine(db)).map(({ code }) => code)

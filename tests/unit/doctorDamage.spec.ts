@@ -47,7 +47,7 @@ describe('doctor', () => {
     ])
   })
 
-  test('reports a row of open findings without its finding (OPEN_FINDINGS_MATCH)', async () => {
+  test('reports a row of reconciliation_open_findings that has no finding (OPEN_FINDINGS_MATCH)', async () => {
     await db.queryNoRole(
       `INSERT INTO reconciliation_open_findings VALUES (gen_random_uuid(), 'paid_twice', 'critical', now())`,
     )

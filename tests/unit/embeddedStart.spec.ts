@@ -133,7 +133,7 @@ describe('the next startEmbedded in a used folder', () => {
     expect(await query(second.url, 'SELECT answer FROM kept')).toEqual([{ answer: 42 }])
   })
 
-  test('takes another port if the last one is in use, and fails if the option port names that one', async () => {
+  test('takes another port if its last port is in use, but fails if options.port is that port', async () => {
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })
     await first.stop()

@@ -65,6 +65,6 @@ test('instrument finds every await of three built files, and gives each a unique
   }
 })
 
-test('instrument refuses for await, which it does not support', () => {
+test('instrument refuses a for-await loop, which it does not support', () => {
   expect(() => instrument('for await (const line of lines) use(line)', 'x.js')).toThrow(/for await/)
 })

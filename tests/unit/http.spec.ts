@@ -358,7 +358,7 @@ describe('access to the API', () => {
 })
 
 describe('the database role of a route', () => {
-  test('must fit the route: an enqueue as readonly and a read as ingest fail (500)', async () => {
+  test('causes 500 if it does not fit the route: an enqueue as readonly, a read as ingest', async () => {
     const swapped = await openHttpFixture(db, {
       roles: { ingest: db.as('symphony_readonly'), readonly: db.as('symphony_ingest') },
     })

@@ -191,7 +191,7 @@ describe('an API key sent to the HTTP server', () => {
     expect((await fixture.call(`/v1/instructions/${EXAMPLE.instructionId}`, { headers })).status).toBe(200)
   })
 
-  test('is not needed with the access token of the process, which grants every scope', async () => {
+  test('can be replaced by the access token of the process, which grants every scope', async () => {
     expect(await bodyOf(await fixture.call('/v1/me'))).toMatchObject({
       owner: 'access-token',
       scopes: SCOPES,
@@ -236,7 +236,7 @@ describe('an API key sent to the HTTP server', () => {
     expect(fixture.logged()).not.toContain(TOKEN)
   })
 
-  test('restricted to participants, enqueues payments of these only, alone or in a batch', async () => {
+  test('enqueues only for the participants to which it is restricted, alone and in a batch', async () => {
     const { key } = await createKey(db, { scopes: ['ingest'], owner: 'shop', participants: ['mine'] })
     const post = (path: string, body: object) =>
       fixture.call(path, {
@@ -256,7 +256,7 @@ describe('an API key sent to the HTTP server', () => {
     expect(rows).toEqual([{ instruction_id: 'bound-1' }])
   })
 
-  test('restricted to participants, sees only their items in lists, searches and proposals', async () => {
+  test('sees only items of participants to which it is restricted: lists, searches, proposals', async () => {
     const item = await enqueue(db, { participantId: 'mine-alone' })
     const { key } = await createKey(db, { scopes: ['read'], owner: 'shop', participants: ['mine-alone'] })
     const headers = { authorization: `Bearer ${key}` }
@@ -276,7 +276,7 @@ describe('an API key sent to the HTTP server', () => {
 const NO_ROLE = new Set(['/v1/me', '/v1/session', '/v1/stream', '/v1/alerts', '/v1/databases', '/metrics'])
 
 describe('the database role of a route', () => {
-  test('cannot be symphony_auth: routes that query the database then fail (500)', async () => {
+  test('causes 500 if it is symphony_auth, on every route that queries the database', async () => {
     const authRole = db.as('symphony_auth')
     const broken = await openHttpFixture(db, {
       roles: {

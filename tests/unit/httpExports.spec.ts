@@ -161,10 +161,10 @@ async function openWaiting(options: Parameters<typeof openHttpFixture>[1] = {}) 
   return { server, second, counts }
 }
 
-describe('while an export of a key runs,', () => {
+describe('a running export', () => {
   const path = `/v1/outbox?rail=${RAIL}&format=ndjson`
 
-  test('a second export with the same key gets 429 until the first client disconnects', async () => {
+  test('blocks a second export with the same key (429) until the first client disconnects', async () => {
     const { server, second, counts } = await openWaiting()
     const left = new AbortController()
     const first = await fetch(`${server.address}${path}`, {
@@ -189,7 +189,7 @@ describe('while an export of a key runs,', () => {
     expect(counts.searches).toBe(searches + 3)
   })
 
-  test('revoking its key aborts the response, so that the client sees a truncated file', async () => {
+  test('is aborted when its key is revoked, so that the client sees a truncated file', async () => {
     const clock = { ms: 0, now: () => new Date(clock.ms), monotonicMs: () => clock.ms }
     const { server, second, counts } = await openWaiting({ clock })
     const { key, keyId } = await createKey(db, { owner: 'leaver', scopes: ['read'] })
@@ -208,7 +208,7 @@ function caller(owner: string): Identity {
   return { via: 'token', owner, keyScope: owner, ...access }
 }
 
-test('OneAtATime refuses one more caller than its maximum until one has ended (RATE_LIMITED)', () => {
+test('OneAtATime refuses a caller above its maximum (RATE_LIMITED) until another caller ends', () => {
   const exports = new OneAtATime('export', 2)
   const ends = ['one', 'two'].map((owner) => exports.begin(caller(owner)))
   expect(() => exports.begin(caller('three'))).toThrow(expect.objectContaining({ code: 'RATE_LIMITED' }))

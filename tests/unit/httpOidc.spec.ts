@@ -121,7 +121,7 @@ test('an Idempotency-Key belongs to one person of an issuer, even after the toke
   ])
 })
 
-test('a token whose scopes no setting maps has no scope, and /v1/jobs refuses it (SCOPE_MISSING)', async () => {
+test('a token has no scope if no setting maps its scopes; /v1/jobs refuses it (SCOPE_MISSING)', async () => {
   const jwt = await token({ claims: { scope: 'read operate ingest audit' } })
   expect(await bodyOf(await me(jwt))).toMatchObject({ scopes: [] })
   const response = await fixture.call('/v1/jobs', { headers: { authorization: `Bearer ${jwt}` } })

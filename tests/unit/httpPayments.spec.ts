@@ -166,7 +166,7 @@ describe('GET /v1/outbox', () => {
     }
   })
 
-  test('filters by destination for scope audit; refuses without all hashes or the search key', async () => {
+  test('filters by destination only with scope audit, complete hashes and the search key', async () => {
     const destination = 'DE89 3704 0044 0532 0130 00'
     const item = await enqueue(db, { railType: 'paid-to', participantId: 'payer', payload: { destination } })
     await call(db.as('symphony_executor'), 'declare_outbox_rail', ['paid-to', true, '{}', 'w', true])
@@ -383,7 +383,7 @@ describe('a decision of an operator over HTTP', () => {
     })
   })
 
-  test('cancels a payment that was not sent, by a key of scope ingest or operate', async () => {
+  test('cancels an unsent payment if the key has the scope ingest or operate', async () => {
     for (const scope of ['ingest', 'operate'] as const) {
       const item = await enqueue(db, { participantId: 'cancelling' })
       const { key } = await createKey(db, { scopes: [scope], owner: `shop-${scope}`, participants: ['cancelling'] })
@@ -592,7 +592,7 @@ describe('the HTTP API', () => {
     })
   })
 
-  test('holds a payment that a person proposed until another person approves it', async () => {
+  test('creates a proposed payment once; its proposer cannot approve it, another person can', async () => {
     const path = '/v1/instructions/propose'
     const { key } = await createKey(db, { owner: 'alice', scopes: ['ingest'] })
     const headers = {

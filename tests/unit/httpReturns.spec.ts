@@ -128,7 +128,7 @@ test('GET /v1/outbox?returned=true lists only returned payments, even with a sea
   }
 })
 
-describe('an instruction with replaces', () => {
+describe('an instruction with a replaces field', () => {
   test('is accepted for a returned payment, and each timeline names the other payment', async () => {
     const old = await enqueuePaid(db)
     await postReturn(old.outboxId)

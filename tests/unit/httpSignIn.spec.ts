@@ -377,7 +377,7 @@ describe('a session of the dashboard', () => {
     expect((await me(`x=${'y'.repeat(17_000)}`)).status).toBe(431)
   })
 
-  test('acts as its person, who counts as the same person when using an API key', async () => {
+  test('acts as its person; an API key of that person cannot approve what the session proposed', async () => {
     const { outboxId } = await enqueueUnknown(db)
     const alice = await signIn()
     const resolve = { decision: 'FAILED', reason: 'the bank never saw it' }

@@ -131,7 +131,7 @@ describe('different content under a known source and id', () => {
     expect(await readInboxEvents(db.as('symphony_control'), message)).toHaveLength(1)
   })
 
-  test('is reported and cannot be claimed if alreadyProcessed got other content before', async () => {
+  test('is reported if alreadyProcessed was given other content; the message stays unclaimable', async () => {
     const message = buildMessage()
     const inbox = new Inbox(db.database)
     await inbox.alreadyProcessed(message, { topic: message.topic, payload: { other: true } })
@@ -171,7 +171,7 @@ describe('a batch of inbox messages', () => {
     expect(await rowOf(db, good)).toEqual({})
   })
 
-  test('must have 1 to 1000 messages', async () => {
+  test('is accepted with 1,000 messages and refused with 0 or 1,001', async () => {
     const ingest = db.as('symphony_ingest')
     expect(await enqueueInboxMessages(ingest, many(1_000))).toHaveLength(1_000)
     for (const count of [0, 1_001]) {

@@ -167,7 +167,7 @@ describe('InboxWorker.runOnce', () => {
     ])
   })
 
-  test('retries a message without a handler later, and counts no attempt', async () => {
+  test('retries a message later if its topic has no handler, and counts no attempt', async () => {
     const message = await enqueued(db)
     const other = worker({ other: write }, { attemptsMax: 1 })
     for (let round = 0; round < 3; round += 1) {

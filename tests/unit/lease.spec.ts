@@ -265,7 +265,7 @@ describe('loss of a lease', () => {
     expect(() => lease.throwIfLost()).toThrow(lease.signal.reason)
   })
 
-  test('PRIM-POSTGRES-LEASE-007 makes throwIfLost throw after the local deadline, without a timer', async () => {
+  test('PRIM-POSTGRES-LEASE-007 makes throwIfLost throw past the local deadline, needing no timer', async () => {
     const clock = movableClock()
     const lease = await acquire(buildResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
     clock.moveMs = 585_000
@@ -298,7 +298,7 @@ describe('loss of a lease', () => {
     expect(await leaseRow(db, resource)).toMatchObject({ fencing_token: 1n, released_at: null })
   })
 
-  test('PRIM-POSTGRES-LEASE-008 makes tryRenewNow return false if it is caused by a release', async () => {
+  test('PRIM-POSTGRES-LEASE-008 makes tryRenewNow return false after a release of the lease', async () => {
     const lease = await acquire(buildResource())
     await lease.release()
     expect(await lease.tryRenewNow()).toBe(false)

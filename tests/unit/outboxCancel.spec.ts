@@ -289,7 +289,7 @@ async function messagesAbout(of: TestDatabase, outboxId: string): Promise<Outcom
 }
 
 describe('cancel_outbox_instruction', () => {
-  test('cancels the item that instruction id and idempotency key name', async () => {
+  test('cancels the item with the given instruction id and idempotency key', async () => {
     const { outboxId, instructionId, idempotencyKey } = await enqueue(db)
     const cancelled = await cancelOutboxInstruction(ingest(), instructionId, idempotencyKey, REASON)
     expect(cancelled).toMatchObject({ outboxId })
@@ -357,7 +357,7 @@ describe('a cancelled item of an ordered stream', () => {
 })
 
 describe('a redrive after a cancellation', () => {
-  test('is refused for a cancelled item (P7001), and the hint names the field replaces', async () => {
+  test('is refused for a cancelled item (P7001), and the hint names the field `replaces`', async () => {
     const { outboxId } = await enqueue(db)
     await cancelOutboxItem(ingest(), outboxId, REASON)
     expect(await failureOf(propose(olga, outboxId, 'REDRIVE'))).toMatchObject({
@@ -384,7 +384,7 @@ describe('a redrive after a cancellation', () => {
 })
 
 describe('a cancel after a freeze or a restore', () => {
-  test('is refused for an item enqueued before the freeze, even after a lift, not for a later one', async () => {
+  test('is refused for items older than the freeze, even after the lift, but not for newer items', async () => {
     await withTestDatabase(async (own) => {
       const control = own.as('symphony_control')
       const before = await enqueue(own)
@@ -421,7 +421,7 @@ describe("a cancel in the caller's transaction", () => {
     expect((await claimOnly(db, railType)).outboxId).toBe(outboxId)
   })
 
-  test('may follow the enqueue of the item in the same transaction', async () => {
+  test('succeeds even if the same transaction enqueued the item', async () => {
     const application = await openTransaction(db, 'symphony_ingest')
     const instruction = buildInstruction({ ordered: true })
     const { outboxId } = await enqueuePaymentOutbox(application, instruction)
@@ -511,7 +511,7 @@ describe('a concurrent cancel', () => {
     expect(await replacing).toMatchObject({ created: true })
   })
 
-  test('excludes an approval of FAILED and is excluded by it, without a deadlock', async () => {
+  test('makes an approval of FAILED wait and fail; if the approval is first, the cancel fails', async () => {
     const first = await enqueueHeld(db, olga)
     const proposal = await propose(olga, first.outboxId, 'FAILED')
     const people = await openConnection(db, 'symphony_control')

@@ -75,7 +75,7 @@ describe.each(FAULTS)('a payment with %s', (_, fault, argument, message) => {
     expect(await sequenceOf(db, other.participantId)).toEqual({ taken: [1n], next: 2n })
   })
 
-  test('is accepted again with equal content only, if a process without rails enqueued it before', async () => {
+  test('is not refused if it was enqueued before without rails; other content conflicts (409)', async () => {
     const instruction = buildInstruction(fault)
     const ingest = db.as('symphony_ingest')
     const first = await enqueue(instruction, { tx: ingest })

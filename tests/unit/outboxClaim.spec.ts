@@ -68,7 +68,7 @@ describe('the order of a claim', () => {
     expect(ids(await claim(db, [a, b, c], { batchSize: 5 }))).toEqual(oldestFirst.slice(5))
   })
 
-  test('is by due time, whether items are taken over or due', async () => {
+  test('is by due time, even if the claim mixes taken-over items and due items', async () => {
     const rail = buildInstruction().railType
     const [first] = await enqueueAged([rail, 50, 1])
     await claimOnly(db, rail)

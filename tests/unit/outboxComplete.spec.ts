@@ -68,7 +68,7 @@ describe('complete_outbox_attempt', () => {
     ['DISPATCHING', 'P7003', /^INVALID_COMPLETION_STATE: /],
     ['RETRYABLE', 'P7002', /^LEASE_LOST: /],
   ] as const)(
-    'checks a state given as the enum value %s: a call by another worker raises %s',
+    'refuses a call by another worker that gives the state as the enum value %s (%s)',
     async ([state, code, message]) => {
       const { outboxId, leaseToken } = await enqueueAndClaim(db)
       const worker = await db.connect('symphony_executor')
@@ -507,7 +507,7 @@ describe('payment_outbox_attempts', () => {
     ['FAILED', 'DISPATCHED'],
     ['FAILED', 'FAILED'],
   ] as const)(
-    'with a %s row refuses a second terminal row %s, even from a superuser (23505)',
+    'keeps one terminal row per item: after %s, it refuses %s even from a superuser (23505)',
     async ([first, second]) => {
       const lease = await enqueueAndClaim(db)
       await complete(db, lease, { state: first })

@@ -95,7 +95,7 @@ async function unknownAndPaidLate() {
 }
 
 describe.for(MONEY_DECISIONS)('the two-person decision %s', (decision) => {
-  test('is only proposed by the first person: nothing changes, except that an event is added', async () => {
+  test('has no effect when the first person proposes it, except that an event is added', async () => {
     const { outboxId } = await buildItemFor(decision)
     const before = await stateOf(outboxId)
     const proposalId = await propose(olga, outboxId, decision)
@@ -395,7 +395,7 @@ describe('the recorded actor', () => {
     expect((await attemptRows(db, outboxId)).map((row) => row.worker_id)).toEqual([`boris@bank via ${gateway.name}`])
   })
 
-  test('is the same person by API key and by name, who cannot approve their own proposal (P7007)', async () => {
+  test('is one person, by API key or by name, and cannot approve their own proposal (P7007)', async () => {
     const other = await createPerson(db, 'gateway_too')
     await db.queryNoRole('SELECT set_actor_gateway($1, true)', [other.name])
     const { key } = await createKey(db, { scopes: ['operate'], owner: 'Anna@bank' })

@@ -313,7 +313,7 @@ describe('a rollback', () => {
     expect(await enqueue(db, { participantId })).toMatchObject({ sequenceId: 2n })
   })
 
-  test('leaves no gap in the sequence numbers if it ends at a savepoint', async () => {
+  test('leaves no gap in the sequence numbers, even if it is only to a savepoint', async () => {
     const participantId = buildInstruction().participantId
     await db.as('symphony_ingest').transaction(async (tx) => {
       await enqueuePaymentOutbox(tx, buildInstruction({ participantId }))

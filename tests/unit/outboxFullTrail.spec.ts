@@ -142,7 +142,7 @@ describe('a replay of the full trail', () => {
   afterAll(() => db.drop())
 
   test.for(Object.keys(PENDING_COLUMNS).filter((column) => column !== 'lease_token'))(
-    'reports a change of %s without an event',
+    'reports a change of %s that no event records',
     async (column) => {
       const client = await db.connect()
       await client.query('BEGIN')

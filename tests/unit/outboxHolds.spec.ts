@@ -232,7 +232,7 @@ describe('place_outbox_hold', () => {
 })
 
 describe('note_outbox_item', () => {
-  test('records a note, and keeps the assignee (null), sets it (a name) or clears it (empty text)', async () => {
+  test('records a note; assignee null keeps the assignee, a name sets it, empty text clears it', async () => {
     const { outboxId } = await enqueue(db, { outcomeTopic: 'orders' })
     await placeOutboxHold(olga.control, outboxId, 'odd')
     const before = await pendingRow(db, outboxId)

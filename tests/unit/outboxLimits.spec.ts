@@ -176,7 +176,7 @@ describe('a limit on payments', () => {
     await superuser.close()
   })
 
-  test('is unchanged after a proposal to change it is withdrawn; that proposal is closed (P7006)', async () => {
+  test('keeps its value if a proposed change is withdrawn; the change cannot be approved (P7006)', async () => {
     const subject = buildSubject()
     const name = await setLimit(countPerDay('1', subject))
     const proposalId = await proposeOutboxLimit(olga.control, name, countPerDay('5', subject), REASON)
@@ -270,7 +270,7 @@ describe('an approval limit', () => {
     expect(await claimOnly(db, subject.railType)).toMatchObject({ outboxId })
   })
 
-  test('holds a payment that a person proposes, and count limits count it once it is approved', async () => {
+  test('holds a payment that a person proposes; after its approval, a count limit includes it', async () => {
     const subject = buildSubject()
     await setLimit(approvalAbove('10', 1, { railType: subject.railType }))
     const name = await setLimit(countPerDay('5', { railType: subject.railType }))
@@ -532,7 +532,7 @@ describe('the hold reason LIMIT_UNREADABLE', () => {
     expect(await payAll([dollars])).toEqual(['LIMIT_UNREADABLE'])
   })
 
-  test('needs two people to release if the approval limit does; only count limits count the item', async () => {
+  test('needs two people to release if the approval limit does; only count limits include the item', async () => {
     const subject = buildSubject()
     await setLimit(approvalAbove('100', 2, subject))
     const amount = await setLimit(amountPerDay('100', subject))
@@ -563,7 +563,7 @@ describe('concurrent enqueues under a limit', () => {
     expect(rows.length).toBeLessThanOrEqual(2)
   })
 
-  test('do not wait for each other on one rail; their commits add up', async () => {
+  test('do not wait for each other on one rail; after both commits the limit counts both', async () => {
     const { railType } = buildSubject()
     const name = await setLimit(countPerDay('3', { railType }))
     // This payment creates a usage row, which the first of the two writers locks.

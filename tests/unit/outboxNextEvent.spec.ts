@@ -66,7 +66,7 @@ test('next_outbox_event returns the nearer of a due time and a lease expiry', as
   expect(await nextIs()).toBe('due sooner')
 })
 
-test('next_outbox_event with rails is the next due time of these or lease expiry of any rail', async () => {
+test('next_outbox_event with rails returns their next due time or any rail’s next lease expiry', async () => {
   await enqueue(db, { instructionId: 'a1', railType: 'a', notBefore: inHours(1) })
   await enqueue(db, { instructionId: 'b1', railType: 'b', notBefore: inHours(2) })
   expect(await nextIs(['b'])).toBe('due b1')

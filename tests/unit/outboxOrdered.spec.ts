@@ -697,7 +697,7 @@ describe('a redrive in an ordered stream', () => {
     expect(await stream.drain()).toEqual([again, ids[1], ids[2]])
   })
 
-  test('makes a resume of the stream wait until its approval commits', async () => {
+  test('makes a resume of the stream wait until the approval of the redrive commits', async () => {
     const { stream, ids } = await halted()
     const proposal = await propose(olga, ids[0], 'REDRIVE')
     const approving = await openTransaction(db)

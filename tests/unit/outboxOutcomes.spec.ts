@@ -121,7 +121,7 @@ describe('an outcome message', () => {
     expect((await readFailedItems(db.as('symphony_readonly'), undecided)).items).toEqual([])
   })
 
-  test('goes to the replacement’s own topic, or else to that of the replaced payment, in a batch', async () => {
+  test('goes to the own topic of a replacement in a batch, or else to the replaced payment’s topic', async () => {
     const [own, inherited] = [await enqueueFailed(db, withTopic()), await enqueueFailed(db, withTopic())]
     const other = withTopic()
     const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [
@@ -136,7 +136,7 @@ describe('an outcome message', () => {
     expect(rows.map(({ topic }) => topic)).toEqual([other.outcomeTopic, null, inherited.outcomeTopic])
   })
 
-  test('is an ordered message of the first item’s stream, on the topic of the payment', async () => {
+  test('is an ordered message on the payment’s topic, in a stream named by the first outbox id', async () => {
     const { outcomeTopic, outboxId, railType } = await enqueue(db, withTopic())
     await pay(await claimOnly(db, railType))
     const message = await claimOnly(db, outcomeTopic!)

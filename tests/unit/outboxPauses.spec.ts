@@ -490,7 +490,7 @@ describe.for(MARKING_KINDS)('a resume of a %s', (kind) => {
     }
   })
 
-  test('unblocks an item enqueued during the head’s completion, which commits after the resume', async () => {
+  test('unblocks an item enqueued while the head completes, even if the completion commits later', async () => {
     const stream = new Stream(db)
     const operator = await openTransaction(db, 'symphony_control')
     // The pause is not committed yet. Enqueue and claim do not see it, so the head is leased.
@@ -714,7 +714,7 @@ describe('a pause of everything', () => {
     expect(await nextOutboxEvent(db.as('symphony_executor'), [railType])).toBeInstanceOf(Date)
   })
 
-  test('is refused under another name than all (22023); its events have scope all', async () => {
+  test('is refused with a name other than `all` (22023); its events have the scope `all`', async () => {
     await expect(pauseOutbox(olga.control, 'all', 'sepa', 'odd')).rejects.toMatchObject({ sqlstate: '22023' })
     await pauseAll()
     await resumeAll()

@@ -314,7 +314,7 @@ describe('searches of the search table', () => {
     expect(await findItems(readonly(), `ref-${word.slice(0, 20)}`, { limit: 9 })).toEqual([paid.outboxId])
   })
 
-  test('leave out a rail whose amounts a later declaration masks, if they are by currency', async () => {
+  test('find no items by currency on a rail that later declares its amounts as masked', async () => {
     const { filter, railType } = await three()
     await call(executor(), 'declare_outbox_rail', [railType, true, JSON.stringify({ '/amount': 'masked' }), 'w', true])
     expect((await searchProjected(auditor(), { ...filter, limit: 9 })).ids).toEqual([])
@@ -340,7 +340,7 @@ describe('searches of the search table', () => {
     })
   })
 
-  test('need a currency to compare amounts, and one exact amount to sort a currency by time', async () => {
+  test('refuse amounts without a currency, and a sort by time with a currency but no exact amount', async () => {
     const limit = 9
     for (const wrong of [{ amountMin: '1' }, { amountMax: '1' }, { sort: 'largest' } as const]) {
       await expect(searchProjected(auditor(), { ...wrong, limit })).rejects.toMatchObject({ argument: 'currency' })
@@ -374,7 +374,7 @@ async function hashesOf(destination: string): Promise<number> {
 }
 
 describe('DestinationHasher', () => {
-  test('lets searches find a destination in any case and spacing, with filters, page by page', async () => {
+  test('lets searches ignore case and spaces of a destination, and use filters and pages', async () => {
     const account = `DE89 ${randomUUID()}`
     const railType = `rail-${randomUUID()}`
     await declare(railType, { '/destination': 'masked' })
@@ -400,7 +400,7 @@ describe('DestinationHasher', () => {
     expect(await narrowProjected(auditor(), [pending.outboxId, randomUUID()], of)).toEqual([pending.outboxId])
   })
 
-  test('stores no encrypted destination; searches skip undeclared rails and those encrypted later', async () => {
+  test('hashes no encrypted destination; searches skip undeclared rails and rails encrypted since', async () => {
     const account = randomUUID()
     const payload = { destination: account }
     const [encrypted, later, undeclared] = [`rail-${randomUUID()}`, `rail-${randomUUID()}`, `rail-${randomUUID()}`]

@@ -97,7 +97,7 @@ describe('unserved_outbox_rails', () => {
 })
 
 describe('POST /v1/instructions or /v1/instructions/batch', () => {
-  test('warns of a rail that no worker has served yet or for 25 hours', async () => {
+  test('warns if no worker ever served the rail, or the last one did so 25 hours ago', async () => {
     const rail = newRail()
     const first = buildInstruction(rail)
     expect(await post(first)).toMatchObject({ status: 201, warnings: [warningOf(rail)] })

@@ -102,7 +102,7 @@ describe('reads of failed and held items', () => {
   })
 })
 
-test('lists and searches return payments by default, and only messages with kind: message', async () => {
+test('lists and searches return only payments by default, and only messages if kind is message', async () => {
   const shared = { railType: `rail-${randomUUID()}`, participantId: `participant-${randomUUID()}` }
   const create = async (isMessage: boolean) => {
     const instructions = Array.from({ length: 3 }, () => buildInstruction(shared))

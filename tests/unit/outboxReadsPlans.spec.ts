@@ -194,7 +194,7 @@ test.each<[string, (role: Queryable) => Promise<unknown>]>([
     'read of item states',
     async (role) => readItemViews(role, (await searchItems(db.as('symphony_readonly'), { limit: LIMIT })).ids),
   ],
-])('%s reads at most 30 rows per row of its limit', async (_, ask) => {
+])('%s reads at most 30 × limit rows', async (_, ask) => {
   const { role, read } = explained()
   await ask(role)
   expect(read()).toBeLessThanOrEqual(30 * LIMIT)
@@ -217,7 +217,7 @@ test.each<[string, (role: Queryable) => Promise<unknown>]>([
   ],
   ['count of a destination', (role) => countProjected(role, { destinationHmac: DESTINATION })],
   ['match of given ids', (role) => narrowProjected(role, [MIDDLE], RANGE)],
-])('%s reads at most 30 rows per row of its limit', async (_, ask) => {
+])('%s reads at most 30 × limit rows', async (_, ask) => {
   const { role, read } = explained('symphony_auditor')
   await ask(role)
   expect(read()).toBeLessThanOrEqual(30 * LIMIT)

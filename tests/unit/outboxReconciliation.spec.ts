@@ -50,7 +50,7 @@ describe('finish_reconciliation', () => {
     expect(await findingsOf(db, run.runId)).toEqual([])
   })
 
-  test('reports a payment that several debits name as paid twice, in one finding', async () => {
+  test('reports a payment as paid twice, in one finding, if several debits name it', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const run = await reconcileEntries(db, railType, [{ outboxId }, { outboxId }, { outboxId }])
     expect(run.counts).toEqual({ ...NOTHING, paidTwice: 1 })
@@ -93,7 +93,7 @@ describe('finish_reconciliation', () => {
     expect(second.counts).toEqual({ ...NOTHING, paidTwice: 1 })
   })
 
-  test('reports a debit of another or no amount, or of another currency, as critical', async () => {
+  test('reports a debit as critical if its amount or currency differs or its amount is missing', async () => {
     const railType = rail()
     const paid = [
       await enqueuePaid(db, { railType }),
@@ -132,7 +132,7 @@ describe('finish_reconciliation', () => {
     expect(await findingsOf(db, run.runId)).toMatchObject([{ kind: 'paid_not_recorded', severity: 'critical' }])
   })
 
-  test('reports a DISPATCHED payment without a debit once, and counts it in every run', async () => {
+  test('reports a missing debit of a DISPATCHED payment once, and counts it in every run', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const first = await reconcileEntries(db, railType, [])
     expect(first.counts).toEqual({ ...NOTHING, recordedNotPaid: 1 })
@@ -193,7 +193,7 @@ describe('finish_reconciliation', () => {
     expect(await eventRows(db, outboxId)).toEqual([])
   })
 
-  test('uses the first of up to 20 references that names a payment, and ignores messages', async () => {
+  test('uses the first reference that names a payment, of at most 20, and ignores messages', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const message = await enqueueMessage(buildInstruction({ railType }), { tx: db.as('symphony_ingest') })
     const unknown = Array.from({ length: 17 }, () => randomUUID())
@@ -440,7 +440,7 @@ describe('a held payment that the bank paid', () => {
 })
 
 describe('close_reconciliation_finding', () => {
-  test('closes a finding once, and adds an event with the finding and the reason to the payment', async () => {
+  test('closes a finding once, and adds an event to the payment, with the finding and the reason', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const run = await reconcileEntries(db, railType, [{ outboxId }, { outboxId }])
     const { findingId } = (await findingsOf(db, run.runId))[0]!
@@ -507,7 +507,7 @@ describe('stage_reconciliation_entries', () => {
     ])
   })
 
-  test('refuses the id of an upload older than a day, which lease repair deletes', async () => {
+  test('refuses the id of an upload older than a day (22023); lease repair deletes such uploads', async () => {
     const old = '01890000-0000-7000-8000-000000000000'
     const batch = [['payout'], [null], ['B-1'], [null], [null], ['1'], ['EUR'], [null], [null], [null], [1]]
     const error = await failureOf(call(control, 'stage_reconciliation_entries', [...batch, old]))

@@ -74,7 +74,7 @@ describe('propose_payment_outbox', () => {
     expect(await replacementOf(replaced)).toBe(item.outboxId)
   })
 
-  test('refuses REPEATABLE READ (40001), an overlong reason, and an irreplaceable payment (P7017)', async () => {
+  test('refuses REPEATABLE READ (40001), an overlong reason, and to replace a due payment (P7017)', async () => {
     const open = await enqueue(db)
     expect(await reasonOf(proposePaymentOutbox(ingest(), replacing(open), 'again'))).toBe('PENDING')
     const long = proposePaymentOutbox(ingest(), buildInstruction(), 'x'.repeat(1_001))
@@ -242,7 +242,7 @@ describe('an instruction that replaces a payment', () => {
     ])
   })
 
-  test('cannot be repeated with another replaced payment or without it (P7004)', async () => {
+  test('cannot be repeated with another replaced payment or with none (P7004)', async () => {
     const instruction = replacing(await returned())
     await enqueuePaymentOutbox(ingest(), instruction)
     const { replaces: _replaces, ...without } = instruction
@@ -332,7 +332,7 @@ describe('a replaced payment', () => {
     await operator.close()
   })
 
-  test('has its pending replacement held after a late report of its own success', async () => {
+  test('causes a hold of its pending replacement if a late report says the rail paid the original', async () => {
     const lease = await failedLease()
     const second = replacing(lease)
     const { outboxId } = await enqueuePaymentOutbox(ingest(), second)
@@ -347,7 +347,7 @@ describe('a replaced payment', () => {
     })
   })
 
-  test('has its replacement’s redrive held after a late success; a new one is refused (P7006)', async () => {
+  test('causes a hold of its replacement’s redrive if reported paid late; no new redrive (P7006)', async () => {
     const lease = await failedLease()
     const second = replacing(lease)
     const { outboxId } = await enqueuePaymentOutbox(ingest(), second)

@@ -113,7 +113,7 @@ describe('record_outbox_return', () => {
     })
   })
 
-  test('never exceeds the payment if eight returns of half of it race (P7015)', async () => {
+  test('records two of eight racing returns of half the payment, and refuses the others (P7015)', async () => {
     const { outboxId } = await enqueuePaid(db)
     const lock = await openConnection(db)
     await lock.query('BEGIN')

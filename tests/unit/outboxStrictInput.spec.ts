@@ -598,7 +598,7 @@ describe.each(names)('%s', (name) => {
 })
 
 describe('batch functions', () => {
-  test('name a list with two dimensions in their error (22023)', async () => {
+  test('refuse a list with two dimensions, and the error names the argument (22023)', async () => {
     for (const { name: argument, type } of signatures.get('enqueue_payment_outbox_batch')!.slice(1)) {
       if (!type.endsWith('[]')) continue
       const valid = sound.get('enqueue_payment_outbox_batch')![argument]!
@@ -638,7 +638,7 @@ describe('batch functions', () => {
     ['p_not_before', `now() + interval '101 years'`],
     ['p_ordered', 'NULL'],
     ['p_outcome_topic', `E'a\\tb'`],
-  ])('name one invalid item among 1,000 by its ordinal: %s, %s (22023)', async (argument, bad) => {
+  ])('refuse one invalid item among 1,000, and the error has its ordinal: %s, %s (22023)', async (argument, bad) => {
     const batch = buildBatchOf(1000)
     const good = {
       p_not_before: 'array_fill(now(), ARRAY[1000])',
@@ -707,7 +707,7 @@ test('bump_participant_outbox_seq refuses an invalid participant id (22023)', as
   }
 })
 
-test('a gateway must set a valid symphony.actor (22023)', async () => {
+test('a call of a gateway login without a valid symphony.actor is refused (22023)', async () => {
   await withTestDatabase(async (own) => {
     const gateway = await own.createLogin('gateway', { roles: ['symphony_control'], inherit: true })
     await own.queryNoRole('UPDATE symphony_settings SET actor_gateways = ARRAY[$1], naming_gateways = ARRAY[$1]', [

@@ -168,7 +168,7 @@ describe('a call that needs a dispatch mark', () => {
     })
   })
 
-  test('leaves the outcome unknown if its worker holds the item after the call began, not before', async () => {
+  test('makes the outcome unknown only if its worker places a hold after the call has begun', async () => {
     for (const begun of [true, false]) {
       const lease = await markedLease()
       if (begun) await begin(lease)
@@ -184,7 +184,7 @@ describe('a call that needs a dispatch mark', () => {
     }
   })
 
-  test('holds the item if it began before the lease expired, even if claimed without markedRails', async () => {
+  test('causes a hold if it began before the lease expired, even if the claim had no markedRails', async () => {
     const lease = await enqueueAndClaim(db)
     await begin(lease)
     expect(await expire(lease, 'repair')).toEqual([])

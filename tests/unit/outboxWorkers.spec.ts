@@ -224,7 +224,7 @@ describe('the history of circuit breakers', () => {
     expect((await history({ workerId: 'stutter' })).breakerChanges).toHaveLength(1)
   })
 
-  test('lists the last 20 changes, and keeps the last 1000 of a rail with new changes', async () => {
+  test('lists the last 20 changes; a new change of a rail deletes all but its last 1000', async () => {
     const railType = 'flapping'
     await db.queryNoRole(
       `INSERT INTO outbox_breaker_changes

@@ -68,7 +68,7 @@ describe('PRIM-POSTGRES-API-002 platform options', () => {
     ['a list and a registered discovery', { databases: [eu] }, new StaticDiscovery([eu])],
     ['a discovery and a registered discovery', { discovery: new StaticDiscovery([us]) }, new StaticDiscovery([eu])],
     ['an object that is no discovery', { discovery: { databases: () => [] } }, undefined],
-  ] as const)('refuse %s, because they need exactly one discovery', ([, options, registered]) => {
+  ] as const)('refuse %s, because exactly one discovery is required', ([, options, registered]) => {
     expect(failuresOf(options, registered)).toEqual(['discovery'])
   })
 
@@ -117,7 +117,7 @@ describe('PRIM-POSTGRES-API-003 platform options', () => {
     expect(failuresOf({ databases: [eu], polMs: 5, retention: { inbox: 3 } })).toEqual(['polMs', 'retention.inbox'])
   })
 
-  test('are all named in one error if invalid, without connection strings', () => {
+  test('are all named in one error if they are invalid; the error shows no connection string', () => {
     expect(
       failuresOf({
         databases: [{ ...eu, name: '' }],

@@ -246,7 +246,7 @@ describe('an error of the adapter', () => {
   })
 
   it.each(['terminal', 'retryable', 'unknown'] as const)(
-    'is redacted like the message of an answer “%s”, which loses its card number',
+    'is redacted, and so is a card number in the message of an answer “%s”',
     async (outcome) => {
       const verdict = await callRail(
         railOf(() => Promise.resolve({ outcome, code: 'C1', message: 'card 4111 1111 1111 1111 says no' })),
@@ -371,7 +371,7 @@ describe('a rail answer after the deadline', () => {
     expect(await lateVerdict(rail)).toBeUndefined()
   })
 
-  it('is dropped without onLateAnswer', async () => {
+  it('is dropped if the caller gives no onLateAnswer', async () => {
     const rail = railOf(
       async () => {
         await sleep(40)

@@ -92,7 +92,7 @@ describe('loadRails', () => {
     expect(loaded.accountOf?.({})).toBe('mine')
   })
 
-  it('calls close() of rails that have one', async () => {
+  it('returns rails whose close() calls the declared close(), or does nothing if there is none', async () => {
     let closed = 0
     await load({ close: () => void (closed += 1) }).close()
     await load({}).close()

@@ -350,7 +350,7 @@ describe('the schema of the rail', () => {
     ['rejects', schema(() => Promise.reject(new Error('secret'))), /threw Error$/],
     ['hangs', schema(() => new Promise(() => {})), /did not end within 50 ms$/],
     ['answers nothing', schema(() => JSON.parse('[]')[0]), /threw TypeError$/],
-  ])('refuses a payload as retryable (PAYLOAD_CHECK_FAILED) if it %s', async (_, payload, message) => {
+  ])('refuses a payload as retryable (PAYLOAD_CHECK_FAILED) if the schema %s', async (_, payload, message) => {
     expect(await validatePayload(rail({ payload, timeoutMs: 50 }), PAYABLE)).toEqual({
       ok: false,
       code: 'PAYLOAD_CHECK_FAILED',

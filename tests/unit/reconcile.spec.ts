@@ -301,7 +301,7 @@ describe('a rail that lists its payments', () => {
     return { statement: undefined, format: undefined, tools: { rail }, ...period } as object
   }
 
-  test('needs no statement: the payments it lists are compared as format rail, reversals included', async () => {
+  test('needs no statement: its listed payments and reversals are compared in a run of format rail', async () => {
     const rail = `listed-${randomUUID()}`
     const { outboxId } = await payOn(rail)
     const entry = { reference: outboxId, amount: '10.50', currency: 'EUR', bookedOn: TODAY }
@@ -331,7 +331,7 @@ describe('a rail that lists its payments', () => {
     )
   })
 
-  test('needs from and to; without listPayments a statement is required', async () => {
+  test('is refused unless from and to are given; a rail without listPayments needs a statement', async () => {
     await expect(run('bank', '', { ...listing([]), to: undefined } as object)).rejects.toThrow(
       'from: expected from and to',
     )
@@ -439,7 +439,7 @@ describe('accountOf, which a rail may declare,', () => {
 })
 
 describe('readFindings and readReconciliationRuns', () => {
-  test('return newest first, in pages, with filters; a finding is closed with a reason', async () => {
+  test('return pages, newest first, with filters; a closed finding shows its actor and reason', async () => {
     const rail = `bank-${randomUUID()}`
     const ids: string[] = []
     const results: Reconciliation[] = []

@@ -73,7 +73,7 @@ describe('the CSV reader', () => {
     [',', '1 234,50', '1234.50'],
     [',', '1.234', 'refused'],
     [',', '12.50', 'refused'],
-  ] as const)('with the decimal mark %s reads %j, or refuses it: %s', async (decimal, written, expected) => {
+  ] as const)('applies the decimal mark %s to the amount %j: %s', async (decimal, written, expected) => {
     const result = await readAll(`ref;amount;cur;day\na;${written};EUR;2026-01-30\n`, csv({ decimal })).then(
       ({ entries }) => entries[0]?.amount,
       ({ message }: Error) => (message.includes('line 2: amount: expected an amount') ? 'refused' : message),

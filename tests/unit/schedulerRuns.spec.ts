@@ -87,7 +87,7 @@ describe('a claim of job runs', () => {
     }
   })
 
-  test('PRIM-POSTGRES-SCHED-003 is skipped by ack, abandon, fail if stale; the rest end in order', async () => {
+  test('PRIM-POSTGRES-SCHED-003 ends in the given order; ack, abandon and fail skip a stale claim', async () => {
     for (const end of [ackJobRuns, abandonJobRuns, failJobRuns]) {
       const first = await createClaimedJobRun(db)
       const second = await createClaimedJobRun(db)
@@ -143,7 +143,7 @@ describe('a claim of job runs', () => {
 })
 
 describe('enqueueDueJobRuns', () => {
-  test('enqueues a due run once under its id, and no run with delivery claim', async () => {
+  test('enqueues a due run once under its id, and no run with delivery: claim', async () => {
     const job = buildJobDefinition({ payload: { report: 7 }, participantId: 'ACME' })
     await createOrUpdateJob(control(), job)
     const { runId } = await triggerJob(control(), job.name)

@@ -146,7 +146,7 @@ describe('a claim of timers', () => {
     }
   })
 
-  test('is taken over after it expires, with the same due time and an error', async () => {
+  test('is taken over after it expires; the timer keeps its due time and has the expiry as error', async () => {
     const claimed = await createClaimedTimer(db, {}, 'crashed')
     await expire(claimed.timerId)
     const again = onlyOne(await claim(claimed.topic))
@@ -341,7 +341,7 @@ describe('enqueueDueTimers', () => {
     expect(await items(timerId)).toHaveLength(1)
   })
 
-  test('takes at most the batch size, longest due first, and no timer with delivery claim', async () => {
+  test('takes at most the batch size, longest due first, and no timer with delivery: claim', async () => {
     const { topic } = buildTimerDefinition()
     const waiting = await createTimer(db, { topic, delivery: 'claim', dueAt: new Date('2025-01-01') })
     const third = await createTimer(db, { topic, dueAt: new Date('2025-01-04') })
@@ -352,7 +352,7 @@ describe('enqueueDueTimers', () => {
     expect(idsOf(await claim(topic))).toEqual([waiting.timerId])
   })
 
-  test('enqueues a timer with delivery outbox after its claim has expired', async () => {
+  test('enqueues a timer with delivery: outbox after its claim has expired', async () => {
     const claimed = await createClaimedTimer(db)
     expect(await enqueueDueTimers(executor(), 1000)).toEqual([])
     await expire(claimed.timerId)

@@ -122,7 +122,7 @@ describe('getNextEventTime', () => {
     expect(await next()).toEqual(run.leaseExpiresAt)
   })
 
-  test('PRIM-POSTGRES-SCHED-010 excludes tasks with delivery claim for a SchedulerWorker', async () => {
+  test('PRIM-POSTGRES-SCHED-010 excludes, for a SchedulerWorker, tasks with delivery: claim', async () => {
     await createTimer(db, { delivery: 'claim' })
     await triggerJob(control(), await createJob(db, { delivery: 'claim' }))
     await db.queryNoRole('UPDATE scheduler_jobs SET next_due_at = $1', [at(9)])
@@ -208,7 +208,7 @@ describe('a round of SchedulerWorker', () => {
 })
 
 describe('SchedulerWorker', () => {
-  test('wakes at the next event without polls or notifications', async () => {
+  test('wakes when the next event is due, even if no poll or notification comes', async () => {
     await createTimer(db, { dueAt: new Date(Date.now() + 400) })
     const { worker } = workerWith(NO_POLL)
     await worker.start()
@@ -225,7 +225,7 @@ describe('SchedulerWorker', () => {
     expect(events).toContainEqual({ type: 'scheduler.notified' })
   })
 
-  test('polls without notifications', async () => {
+  test('polls if notifications are off', async () => {
     const { worker } = workerWith({ pollMs: 20, listen: false })
     await worker.start()
     await createTimer(db)

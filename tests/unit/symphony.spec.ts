@@ -483,7 +483,7 @@ describe('a topic with a schema', () => {
       (given: object) => (one: Opened) => call(one.scheduler, 'scheduleTimer', { dueAt: new Date(), ...given }),
     ],
     ['a job', (given: object) => (one: Opened) => call(one.scheduler, 'createOrUpdateJob', { ...job, ...given })],
-  ])('refuses an invalid payload or unknown topic of %s before any I/O', async (_, enqueueing) => {
+  ])('is checked before any I/O: an invalid payload or unknown topic of %s is refused', async (_, enqueueing) => {
     await using symphony = new Symphony({ url, topics: { report } })
     await expect(enqueueing(faulty)(symphony)).rejects.toMatchObject({
       code: 'INVALID_PAYLOAD',
@@ -541,7 +541,7 @@ describe('a worker of Symphony', () => {
     expect(seen).toMatchObject([{ rows: [{ isLogin: true }] }])
   })
 
-  test('records a return reported by webhook once, in the transaction of the inbox handler', async () => {
+  test('records a return once, in the transaction of the inbox handler, if two messages report it', async () => {
     await using symphony = open([simple('webhook')])
     const { outboxId } = await symphony.transaction((tx) =>
       symphony.enqueue({ railType: 'webhook', instructionId: 'W-1', participantId: 'shop', payload: PAYLOAD }, { tx }),

@@ -246,7 +246,7 @@ test('a publish to a frozen server times out as unknown, and is stored once afte
   expect(await storedUnder(place.stream, `${place.subject}.${late.reference}`)).toBe(1)
 })
 
-test('a payment that two workers publish to a frozen server is stored once after it resumes', async () => {
+test('two workers publish one payment to a frozen server, which stores it once when it resumes', async () => {
   const place = await addStream()
   const other = await connect({ servers: server.url })
   onTestFinished(() => other.close())

@@ -205,7 +205,7 @@ describe('a publish that cannot have happened', () => {
     expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'notSent' })
   })
 
-  test('is notSent to the default exchange if no queue has the name of the routing key', async () => {
+  test('is notSent if the default exchange has no queue with the routing key as its name', async () => {
     const { queue } = await declare()
     expect(await callRail(railAt({ exchange: '', routingKey: queue }), railRequest())).toMatchObject({
       kind: 'success',
