@@ -6,9 +6,18 @@
 //   npm run test:matrix      everything on PostgreSQL 15, 16, 17 and 18
 //   npm test -- FILE …       only these files, on PostgreSQL 18
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statfsSync,
+  writeFileSync,
+} from 'node:fs'
 import { createRequire } from 'node:module'
-import { tmpdir } from 'node:os'
+import { freemem, tmpdir } from 'node:os'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { ensureBuilt } from './build.mjs'
@@ -52,13 +61,17 @@ const NOT_SQL_TESTS = [
   /^tests\/security\/(canary|escalation|hostileInputs)\./,
   /^tests\/integration\/outboxRelayer/,
 ]
+const MEMORY_PREFIX = 'symphony-tests-'
 const BRANCH_COUNTS = mkdtempSync(join(scratch, 'branches-'))
 
 const totals = { passed: 0, failed: 0 }
 const problems = []
 const reports = []
 
-process.on('exit', () => rmSync(scratch, { recursive: true, force: true }))
+const memory = createMemoryFolder()
+process.on('exit', () => {
+  for (const folder of [scratch, memory ?? scratch]) rmSync(folder, { recursive: true, force: true })
+})
 ensureBuilt()
 if (given.length === 0) {
   ensureBrowser()
@@ -147,6 +160,35 @@ function everythingOn(version) {
   return { name: `everything on PostgreSQL ${version}`, files: [], env: { SYMPHONY_TEST_POSTGRES: version } }
 }
 
+/**
+ * Creates a folder in memory for the temporary files of the tests, so that their servers do not wait for a disk at each
+ * commit. A run needs 0.6 GB there. Returns undefined if TMPDIR is given, if memory is short, or if the folder allows no
+ * programs, as in containers.
+ */
+function createMemoryFolder() {
+  const parent = '/dev/shm'
+  if (process.env.TMPDIR !== undefined || !existsSync(parent)) return undefined
+  const { bavail, bsize } = statfsSync(parent)
+  if (Math.min(bavail * bsize, freemem()) < 4 * 2 ** 30) return undefined
+  removeFoldersOfDeadRuns(parent)
+  const folder = mkdtempSync(join(parent, `${MEMORY_PREFIX}${process.pid}-`))
+  // If root runs the tests, the servers run as another account, which must be able to enter the folder.
+  chmodSync(folder, 0o711)
+  const program = join(folder, 'program')
+  writeFileSync(program, '#!/bin/sh\n', { mode: 0o700 })
+  if (spawnSync(program).status === 0) return folder
+  rmSync(folder, { recursive: true })
+  return undefined
+}
+
+/** A killed run leaves its folder in memory. */
+function removeFoldersOfDeadRuns(parent) {
+  for (const name of readdirSync(parent).filter((one) => one.startsWith(MEMORY_PREFIX))) {
+    const pid = Number.parseInt(name.slice(MEMORY_PREFIX.length), 10)
+    if (!existsSync(`/proc/${pid}`)) spawnSync('rm', ['-rf', join(parent, name)])
+  }
+}
+
 /** Runs vitest once. Reads the counts from its report, so that a run without tests fails. */
 function runLeg({ name, files, env }) {
   heading(name)
@@ -161,7 +203,11 @@ function runLeg({ name, files, env }) {
       `--outputFile.json=${reportFile}`,
       ...files,
     ],
-    { cwd: root, stdio: 'inherit', env: { ...process.env, ...env } },
+    {
+      cwd: root,
+      stdio: 'inherit',
+      env: { ...process.env, ...(memory === undefined ? {} : { TMPDIR: memory }), ...env },
+    },
   )
   const outcome = readOutcome(reportFile)
   totals.passed += outcome.passed

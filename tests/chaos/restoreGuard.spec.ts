@@ -10,7 +10,7 @@ import { killServer } from '../support/killServer.js'
 import { epochRow } from '../support/outboxEpochs.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { RelayFixture } from '../support/relayFixture.js'
-import { startPrivateServer, testBinaries, type PrivateServer } from '../support/server.js'
+import { MEMORY_IN_FILES, startPrivateServer, testBinaries, type PrivateServer } from '../support/server.js'
 import { ask, ServerCopies, Standby } from '../support/standby.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
@@ -49,7 +49,7 @@ function binaries(): string | undefined {
 
 /** Starts a server on the same data folder again. */
 function startAgain({ dataDir, port }: EmbeddedServer): Promise<EmbeddedServer> {
-  return startEmbedded({ dataDir, port, binaries: binaries() })
+  return startEmbedded({ dataDir, port, binaries: binaries(), settings: MEMORY_IN_FILES })
 }
 
 function epochOf({ db }: RelayFixture): Promise<DispatchEpoch | undefined> {
@@ -178,7 +178,11 @@ test('dispatch continues after a synchronous failover, and freezes after any los
   expect(await fixture.paidCount()).toBe(62)
   await running.stop()
   const settings = { recovery_target_name: 'before_the_mistake' }
-  const restored = await startEmbedded({ dataDir: thirdCopy, binaries: binaries(), settings })
+  const restored = await startEmbedded({
+    dataDir: thirdCopy,
+    binaries: binaries(),
+    settings: { ...MEMORY_IN_FILES, ...settings },
+  })
   proxy.leadTo(restored.url)
   await frozenFor(fixture, worker, 'LOST_COMMITS')
   expect(await marks(fixture)).toEqual({ waiting: 20, unmarked: 0 })

@@ -1,5 +1,6 @@
 import { startEmbedded, type EmbeddedServer } from '../../embedded/index.js'
 import { killServer } from '../support/killServer.js'
+import { MEMORY_IN_FILES } from '../support/server.js'
 import { ask, ServerCopies, Standby } from '../support/standby.js'
 import type { RelayScenario } from './RelayScenario.js'
 import type { ScenarioFixture } from './ScenarioFixture.js'
@@ -80,4 +81,4 @@ export class FailoverChain {
 }
 
 /** Same value as in the fixture, because a standby with fewer connections than its primary refuses to start. */
-const SETTINGS = { max_connections: '200' }
+const SETTINGS = { ...MEMORY_IN_FILES, max_connections: '200' }

@@ -15,6 +15,8 @@ export type PostgresVersion = 15 | 16 | 17 | 18
 
 /** Version of the shipped package. The others come from the workspace tests/postgres. */
 const SHIPPED_VERSION = 18
+/** A killed server would leave its shared memory in /dev/shm. As files it is removed with the data folder. */
+export const MEMORY_IN_FILES = { dynamic_shared_memory_type: 'mmap' }
 const FOLDER_PREFIX = 'symphony-test-'
 
 export interface PrivateServer extends EmbeddedServer {
@@ -62,6 +64,7 @@ export async function startPrivateServer(options: PrivateServerOptions = {}): Pr
   const folder = await makeTestFolder()
   const launch = {
     ...startOptions,
+    settings: { ...MEMORY_IN_FILES, ...options.settings },
     dataDir: join(folder, 'symphony'),
     binaries: options.binaries ?? binariesOf(version),
   }

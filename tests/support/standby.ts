@@ -4,7 +4,7 @@ import { Client } from 'pg'
 import { startEmbedded, stopEmbedded, type EmbeddedServer } from '../../embedded/index.js'
 import { choosePort } from '../../embedded/ports.js'
 import { waitUntil } from '../scorecard/waitUntil.js'
-import { copyFolder, makeTestFolder, removeTestFolder } from './server.js'
+import { copyFolder, makeTestFolder, MEMORY_IN_FILES, removeTestFolder } from './server.js'
 
 /** Copies of the folders of stopped servers, passwords included, from which an older state or a standby starts. */
 export class ServerCopies {
@@ -74,7 +74,10 @@ export class Standby {
     const { hostname, port, username, password } = new URL(this.#primaryUrl)
     const conninfo = `host=${hostname} port=${port} user=${username} password=${decodeURIComponent(password)}`
     const { settings } = this.#launch
-    this.#starting = startEmbedded({ ...this.#launch, settings: { ...settings, primary_conninfo: conninfo } })
+    this.#starting = startEmbedded({
+      ...this.#launch,
+      settings: { ...MEMORY_IN_FILES, ...settings, primary_conninfo: conninfo },
+    })
     // `promote` reports the error.
     this.#starting.catch(() => {})
     await waitUntil('the standby answers', () =>
