@@ -133,7 +133,7 @@ class Verification {
     return count
   }
 
-  /** Compares reconciliation with its events, unless verification starts at a trusted block. */
+  /** Compares the reconciliation tables with the ledger events, unless verification starts at a trusted block. */
   async #verifyReconciliations(): Promise<void> {
     if (this.#options.after !== undefined) return
     for (const { table, subject, why } of (await this.#source.reconciliationBreaks?.()) ?? []) {

@@ -467,11 +467,11 @@ async function refusedCommands(): Promise<void> {
   }
 }
 
-test('the secrets of this test have reached every rail and server (control)', () => {
+test('the secrets of this test have reached every rail and server (positive control)', () => {
   expect(received).toBe(Object.keys(BEHAVIOURS).length + 2)
 })
 
-test('ledger rows that are read without masking contain the card number (control)', () => {
+test('ledger rows that are read without masking contain the card number (positive control)', () => {
   expect(plainProof).toContain(CARD)
 })
 
@@ -485,7 +485,7 @@ test('no log, error, metric, span, table or answer contains the card number or t
   expect(found).toEqual([])
 })
 
-test('the error text of a failing handler is stored on every path (control)', () => {
+test('outbox, inbox and scheduler store the error of a failing handler (positive control)', () => {
   const stored = ['payment_outbox_attempts', 'inbox_messages', 'inbox_events']
   for (const table of stored) {
     expect([table, left.get(`table ${table}`)?.includes('cannot handle')]).toEqual([table, true])

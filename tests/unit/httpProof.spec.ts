@@ -112,7 +112,7 @@ async function expectSound({ joined }: Pages, rows: number): Promise<void> {
 }
 
 describe('GET /v1/outbox/{outboxId}/proof', () => {
-  test('returns pages of at most 64 KiB (20 attempts, 20 events, 39 blocks)', async () => {
+  test('splits a proof of 20 attempts, 20 events and 39 blocks into pages of at most 64 KiB', async () => {
     const item = await enqueueWithEvents(20, { afterEach: sealWithOthers })
     for (let number = 2; number <= 20; number += 1) {
       await complete(ledger.db, await makeDueAndClaim(ledger.db, item), { state: 'RETRYABLE', errorCode: 'BUSY' })

@@ -193,7 +193,7 @@ describe('finish_reconciliation', () => {
     expect(await eventRows(db, outboxId)).toEqual([])
   })
 
-  test('uses the first reference that names a payment, of at most 20, and ignores messages', async () => {
+  test('uses the first of up to 20 references that names a payment, and ignores messages', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const message = await enqueueMessage(buildInstruction({ railType }), { tx: db.as('symphony_ingest') })
     const unknown = Array.from({ length: 17 }, () => randomUUID())
@@ -333,7 +333,7 @@ describe('a reversal on a statement', () => {
     expect(await findingsOf(db, second.runId)).toEqual([])
   })
 
-  test('records two partial returns under one bank reference, up to the amount of the payment', async () => {
+  test('is recorded even if it repeats a bank reference, unless the returns exceed the payment', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const part: TestEntry = { outboxId, kind: 'reversal', bankReference: 'R-1', amount: '5.00' }
     const run = await reconcileEntries(db, railType, [{ outboxId }, part, part, part])

@@ -1,8 +1,8 @@
 -- Tasks of both kinds (p_kind: timer, run): claim, end claims, release, enqueue, purge. The public functions of
 -- timers.sql and job_runs.sql call these. The lease token fences each call that ends a claim.
 
--- Locks the job's row first. If a concurrent deletion of the job commits before the lock is granted, the job is gone,
--- and its runs are cancelled. Otherwise the deletion has not deleted runs yet, and will find these READY.
+-- Locks the job's row first, because delete_job may run concurrently. If it commits before the lock is granted, this
+-- function cancels the job's runs. Otherwise delete_job waits for the lock, finds the runs READY, and deletes them.
 CREATE OR REPLACE FUNCTION release_tasks(p_task_ids uuid[], p_error_message text, p_retry_delay_seconds integer)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

@@ -2,7 +2,7 @@ import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-// Steps for a relayer and lease repair outside their normal loop.
+// Steps with a relayer or lease repair that no worker of the scenario runs.
 export function relayingSteps(tools) {
   const { outbox, rails, repair, database, as, buildPayment, admin, faulty, onceAt, planted, sleep, workerId, rail } =
     tools
