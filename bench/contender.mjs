@@ -1,5 +1,5 @@
-// Runs one contender in its own process. `bench/run.mjs` forks it and sends it one task at a time. Each rate and its
-// CPU time cover only the measured work.
+// Runs one contender in its own process. `bench/run.mjs` forks it and sends it one task at a time. Rates and CPU times
+// exclude the start of the process and the stop of its worker.
 import { createRequire } from 'node:module'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { watchServerCpu } from './serverCpu.mjs'

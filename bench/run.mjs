@@ -124,7 +124,7 @@ async function measureRound(serverUrl, round, wanted, about) {
         }
       }
       print(`  ${figure}: ${lineOf(figures[figure])}`)
-      // Ends idle contenders, because all together could reach max_connections.
+      // Ends contenders that no later figure needs, because the connections of all could reach max_connections.
       const later = wanted.slice(n + 1)
       for (const { contender, end } of running) {
         if (!later.some((each) => takesPart(contender, each))) await end()

@@ -7,7 +7,7 @@ export function median(values) {
   return quantile(values, 0.5)
 }
 
-/** Combines objects of the same shape: `pick` gets the numbers that they have in one place. */
+/** Combines objects of the same shape into one: for each key, `pick` gets the numbers that all objects have there. */
 export function combined(values, pick) {
   if (typeof values[0] !== 'object') return pick(values)
   return Object.fromEntries(

@@ -188,7 +188,7 @@ async function restoreLinks(nativePath: string, links: readonly Link[]): Promise
   }
 }
 
-/** Returns a relative target, so that links in a copy stay inside the copy. Source and target are in one folder. */
+/** Returns the file name of `source`, so that a copied link stays inside its copy. Both must be in one folder. */
 function relativeToSibling(source: string, target: string): string {
   if (dirname(source) !== dirname(target)) throw new Error(`expected ${source} beside ${target}`)
   return source.slice(dirname(source).length + 1)

@@ -4,8 +4,8 @@ import type { Account } from './account.js'
 
 /**
  * Environment of every started program, without variables of this process. PGDATA, LD_LIBRARY_PATH or LANG would affect
- * the server, and a secret in them would be readable in the environment of the server's processes. LC_ALL=C makes
- * messages English.
+ * the server, and secrets in other variables would be readable in the environment of the server's processes. LC_ALL=C
+ * makes messages English.
  */
 export const CLEAN_ENVIRONMENT: Readonly<Record<string, string>> = Object.freeze({
   LC_ALL: 'C',

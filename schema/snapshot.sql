@@ -2383,7 +2383,7 @@ SET enable_sort=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 22b3471a41a738ecd05eb6b526f14b51996d09dfe80d91b1018348ad7e5bba1f
+-- body: sha256 499f81d7c55fcee8b9d2f4c0db9485a97fb30c2963f1941a0034dfa13dad2274
 COMMENT ON FUNCTION claim_outbox_batch(integer, text, integer, text[], text[], boolean, uuid, boolean) IS 'Leases due items to one worker, in order, each with its token; the items stay in pending. p_is_message: true for messages, false for payments, null for both. p_report_unleased adds takeovers that the claim did not lease, without a token. Returns nothing while dispatch is frozen or everything is paused.';
 
 -- function claim_outbox_packed(integer, text, integer, text[], text[], boolean, uuid, boolean) of symphony_owner
@@ -3793,7 +3793,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 df1b7e20aa404f19651aa48e0b6f4972ebd5019e851535802678cd27d5fd8846
+-- body: sha256 1d6f6348502766b7304b26a5f8052a79e390c446e0a8cc463f5857c8a39edc0c
 COMMENT ON FUNCTION project_outbox_search(bytea) IS 'Internal: inserts or updates the search rows of the items that a block names.';
 
 -- function project_outbox_series(bytea) of symphony_owner
@@ -4341,7 +4341,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 40bda2f2802b2520a243f62d4a7b8b70a0d25f4683c59c504bbb0d9f4bf11c80
+-- body: sha256 4e233cc791b9f46e5a99224febbae28eae05103f698026c488fb9277524d61da
 COMMENT ON FUNCTION require_cancellable_item(uuid, text) IS 'Internal: raises P7013 for a locked item that is terminal, or that a call may have paid or may still pay.';
 
 -- function require_key_scope(text) of symphony_owner
@@ -4603,7 +4603,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 4bfe09b9e1ab4b1b7a533a8ede135551082b71391ebeb95b304044432541d0e2
+-- body: sha256 5408197d7ffcc2a3825043db6375fe8a61d3dd27c75359012bef61572dda1a1d
 COMMENT ON FUNCTION settle_ordered_heads(uuid[]) IS 'Internal: halts or advances the ordered streams of these terminal attempts.';
 
 -- function shows_long_number(text) of symphony_owner

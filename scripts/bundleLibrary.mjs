@@ -68,7 +68,7 @@ async function generate(modules, files, { output, ...input }) {
   }
 }
 
-/** Keeps the address of a module that moves into a chunk, because code finds files relative to it. */
+/** Keeps the value of `import.meta.url` in a module that moves into a chunk: its code finds files relative to it. */
 function withLocation(code, file, chunkOf) {
   if (!code.includes('import.meta.url') || !chunkOf.has(file)) return undefined
   return code.replaceAll('import.meta.url', `new URL(${JSON.stringify(`../${file}`)}, import.meta.url).href`)

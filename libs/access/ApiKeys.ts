@@ -38,7 +38,7 @@ export class ApiKeys implements AsyncDisposable {
 
   /**
    * Creates a key: its secret in this process, and only the hash of the secret in the database. An administrator may
-   * create any key. Another login needs the role of each scope, and must own a key with `operate` itself.
+   * create any key. Any other login needs the role of each scope, and can create a key with `operate` only for itself.
    */
   async create(request: ApiKeyRequest): Promise<CreatedApiKey> {
     // A misspelt expiry or participant would create a key without that limit.

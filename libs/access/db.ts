@@ -101,7 +101,10 @@ export interface BrowserSessionStatus extends Omit<ApiKeyStatus, 'keyId' | 'last
   readonly expiresAt: Date
 }
 
-/** Creates a session as symphony_auth and returns its expiry. Only servers with the same login accept the session. */
+/**
+ * Creates a session as symphony_auth and returns its expiry. Only HTTP servers with the same database login accept the
+ * session.
+ */
 export async function createBrowserSession(
   role: Queryable,
   { keyId, secretHash }: ApiKeyParts,

@@ -8,7 +8,7 @@
  *
  * A key is `symphony_<id>_<secret>` and is shown once. The database stores the SHA-256 of the secret and decides by its
  * own clock whether a key is active. A login can grant only scopes of its own roles. A session has the same states,
- * lasts at most 8 hours and is valid only on servers with the login that created it.
+ * lasts at most 8 hours and is valid only on HTTP servers with the database login that created it.
  */
 export { newApiKey, parseApiKey } from './apiKey.js'
 export type { ApiKeyParts } from './apiKey.js'

@@ -1,7 +1,7 @@
 import { InvalidArgumentError, isObject, rejectUnknownKeys, requiredId } from '../core/index.js'
 import type { RailDeclaration } from '../rails/index.js'
 
-/** Common fields of a broker rail. The rail itself supplies calls and codes. */
+/** Fields that all broker rails share. A broker rail implements the calls itself and has no table of codes. */
 export type BrokerDeclaration<Type extends string, Payload extends object> = Omit<
   RailDeclaration<Type, Payload>,
   'dispatch' | 'queryStatus' | 'codes' | 'onUnknown'

@@ -76,7 +76,7 @@ export class PermanentFailureError extends SymphonyError {
 }
 
 /**
- * Checks the name as well as the class, because a handler may use another copy of this package or its own error class.
+ * Accepts the class or its name, because a handler may use another copy of this package or its own error class.
  */
 export function isPermanentFailure(error: unknown): boolean {
   return error instanceof PermanentFailureError || (error instanceof Error && error.name === 'PermanentFailureError')

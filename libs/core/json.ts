@@ -94,7 +94,7 @@ const POINTER = /^(?:\/(?:[^~/]|~[01])*){1,32}$/
 
 /**
  * Returns the text that jsonb prints for this number. jsonb stores a number as `numeric`, exact and expanded, so a
- * short literal with a large exponent would take kilobytes. The bounds therefore count digits as `numeric` does.
+ * short literal with a large exponent would take kilobytes. `requireBounds` therefore counts digits as `numeric` does.
  */
 export function printJsonNumber(path: ArgumentName, value: number): string {
   if (!Number.isFinite(value)) throw new ArgumentRangeError(path, 'expected a finite number, got NaN or an infinity')

@@ -204,9 +204,9 @@ export class CheckedOutConnection {
   /**
    * Returns the connection to its pool. Closes it instead if the server does not answer, if a transaction is still
    * open, or if SET ROLE fails. SET ROLE is sent right behind the caller's last statement, so it costs no round trip.
-   * `roleKept` skips SET ROLE, unless a statement failed or the last SET ROLE is a second old, because the role may
-   * have been revoked since. Resolves to false if the server did not answer. An error that the caller got before may
-   * then not be the server's answer to the statement.
+   * With `roleKept`, SET ROLE is sent only if a statement failed, or if the last SET ROLE is a second old: the role may
+   * have been revoked since. Resolves to false if the server did not answer. Then an error that the caller got for a
+   * statement may not be the server's answer.
    */
   return({ roleKept = false } = {}): Promise<boolean> {
     this.#returned ??= this.#settle(roleKept)

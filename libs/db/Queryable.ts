@@ -49,7 +49,7 @@ export type Transaction = Queryable & { readonly schema: string }
 
 export type TransactionCallback<T> = (tx: Transaction) => Promise<T>
 
-/** Transaction in a role that can run parts in another role. */
+/** Transaction in one role. It can run parts of its work in another role. */
 export interface RoleTransaction extends Transaction {
   /**
    * Runs the callback inside this transaction in another role of the login. Afterwards the transaction is always in its
@@ -139,7 +139,8 @@ export async function undoOnError<T>(tx: Queryable, body: (tx: Queryable) => Pro
     return result
   } catch (error) {
     await tx.query('ROLLBACK TO SAVEPOINT symphony_enqueue')
-    // A rollback keeps the savepoint. An outer call with the same name would find it instead of its own.
+    // ROLLBACK TO keeps the savepoint. An outer `undoOnError` uses the same name, and would find this savepoint instead
+    // of its own.
     await tx.query('RELEASE SAVEPOINT symphony_enqueue')
     throw error
   }

@@ -132,7 +132,7 @@ export const SQLSTATE_DISPOSITIONS: ReadonlyMap<string, PostgresState> = new Map
   state('42P05', 'duplicate_prepared_statement', 'fatal'),
   state('42P18', 'indeterminate_datatype', 'fatal'),
 
-  // 53, 54: the server lacks a resource. Shortages pass; limits built into PostgreSQL do not.
+  // 53, 54: the server lacks a resource. A shortage is temporary; a limit built into PostgreSQL is not.
   state('53', 'insufficient_resources', 'retry'),
   state('53000', 'insufficient_resources', 'retry'),
   state('53100', 'disk_full', 'retry'),

@@ -52,7 +52,8 @@ export function isLeaseLostError(error: unknown): boolean {
 }
 
 /**
- * Finds the LeaseLostError in an error and its causes. Its `recorded` is the outcome that the token recorded before.
+ * Finds the LeaseLostError in an error and its causes. `recorded` is the outcome that an earlier call with the same
+ * lease token recorded.
  */
 export function leaseLostErrorIn(error: unknown): LeaseLostError | undefined {
   const seen = new Set<unknown>()
@@ -77,7 +78,7 @@ function raisedByUs(error: ServerError): DatabaseError | undefined {
   // Removes the name of a P70xx state from the message, because the name is already the error's code.
   const prefix = `${name}: `
   const message = error.message.startsWith(prefix) ? error.message.slice(prefix.length) : error.message
-  // An immediate retry of a refused call never helps.
+  // `fatal`, because an immediate retry of a refused call never helps.
   return new (RAISED_CLASSES.get(name) ?? DatabaseError)(name, message, {
     ...fieldsOf(error),
     disposition: 'fatal',

@@ -74,7 +74,7 @@ function instantOf(text: string): Date {
 
 function plainInstant(text: string): Date {
   const two = (index: number) => (text.charCodeAt(index) - ZERO) * 10 + text.charCodeAt(index + 1) - ZERO
-  // Truncates to milliseconds instead of rounding, as Date does. The server omits trailing zeros: `.5`, `.12`.
+  // Truncates to milliseconds, as Date does, instead of rounding. The server omits trailing zeros: `.5`, `.12`.
   const digit = (place: number, worth: number) =>
     text.length > place + 3 && text.charCodeAt(19) === POINT ? (text.charCodeAt(place) - ZERO) * worth : 0
   const ms = digit(20, 100) + digit(21, 10) + digit(22, 1)

@@ -11,8 +11,8 @@ export type PropertyValue = string | boolean | readonly string[]
 export type Properties = Readonly<Record<string, PropertyValue>>
 
 /**
- * Objects of a schema by kind and name. The kinds are the files of `schema/catalog/`. Texts do not contain the schema
- * name. A few differ between versions of PostgreSQL (`since` in the manifest).
+ * Objects of a schema by kind and name. The kinds are the files of `schema/catalog/`. Values of properties do not
+ * contain the schema name. A few values differ between versions of PostgreSQL (`since` in the manifest).
  */
 export type Catalog = ReadonlyMap<string, ReadonlyMap<string, Properties>>
 

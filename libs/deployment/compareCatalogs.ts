@@ -88,7 +88,7 @@ function textOf(value: PropertyValue | undefined): string {
   return value === undefined ? 'none' : String(value)
 }
 
-/** Difference between the deployed schema and the live one. */
+/** Difference between the schema of this release and the live one. */
 interface Change {
   readonly kind: string
   readonly name: string
@@ -97,7 +97,7 @@ interface Change {
   readonly property?: string
 }
 
-/** Returns the command that repairs a change, and whether an operator must first find out who made the change. */
+/** Returns the remedy for a change. For some changes, the remedy first says to find out who made the change. */
 function remedyFor({ kind, name, change, property }: Change): string {
   if (property === 'owner') return `Find out who changed the owner; then ALTER … OWNER TO ${OWNER_ROLE}.`
   if (kind === 'grants') return change === 'missing' ? DEPLOY : unexpectedGrant(name)

@@ -7,8 +7,8 @@ import { inOrder, readSchemaFiles } from './schemaFiles.js'
 
 export interface Finding {
   /**
-   * `drift`: the database differs from the deployed schema. `damage`: the data breaks an invariant. `note`: a setting
-   * that an operator may have chosen. `drift` and `damage` make the examination fail.
+   * `drift`: the database differs from the schema of this release. `damage`: the data breaks an invariant. `note`: a
+   * setting that an operator may have chosen. `drift` and `damage` make the examination fail.
    */
   readonly severity: 'drift' | 'damage' | 'note'
   /** Code for programs: `INDEX_MISSING`. */

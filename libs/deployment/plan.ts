@@ -79,7 +79,8 @@ export function fileSteps(files: SchemaFiles, release: Release, changes: Changes
 }
 
 /**
- * Returns the steps if no file has changed. They apply the privileges again, which revokes manual grants to our roles.
+ * Returns the steps of a deployment without changed files. They apply the privileges again, which revokes manual grants
+ * to our roles.
  */
 export function regrantSteps({ privileges }: SchemaFiles): readonly Step[] {
   return [fileStep(privileges)]
@@ -135,9 +136,9 @@ export async function runSteps(tx: Transaction, steps: readonly Step[]): Promise
 }
 
 /**
- * Returns whether concurrent work caused the failure: a lock, a deadlock, a lost connection. Two deployments of one
- * cluster may also create or grant the same role at once. PostgreSQL reports that as a unique violation in its catalog,
- * or as the internal error "tuple concurrently updated".
+ * Returns whether concurrent work may have caused the failure: a lock, a deadlock, a connection lost during a step. Two
+ * deployments of one cluster may also create or grant the same role at once. PostgreSQL reports that as a unique
+ * violation in its catalog, or as the internal error "tuple concurrently updated".
  */
 export function isConcurrencyError(error: unknown): boolean {
   if (!(error instanceof DatabaseError) || NO_CONNECTION.has(error.code)) return false
@@ -145,7 +146,7 @@ export function isConcurrencyError(error: unknown): boolean {
   return error.code === 'UNIQUE_VIOLATION' && error.table?.startsWith('pg_') === true
 }
 
-/** Codes of failed connections. Concurrent work does not cause them. */
+/** Codes for a connection that could not be opened. Concurrent work does not cause them. */
 const NO_CONNECTION: ReadonlySet<string> = new Set(['CANNOT_CONNECT_NOW', 'CONNECT_FAILED', 'TOO_MANY_CONNECTIONS'])
 
 function stepFailed({ title }: Step, error: unknown): DeploymentError {

@@ -19,8 +19,8 @@ export function readRelease(): Release {
 }
 
 /**
- * Returns whether `one` is newer than `other`, so that `other` must not replace it. A pre-release counts as its
- * version.
+ * Returns whether `one` is newer than `other`, so that `other` must not replace it. Ignores the suffix of a
+ * pre-release: 1.2.0-rc.1 counts as 1.2.0.
  */
 export function isNewer(one: Release, other: Release): boolean {
   if (one.schemaLevel !== other.schemaLevel) return one.schemaLevel > other.schemaLevel

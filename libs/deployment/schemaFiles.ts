@@ -23,7 +23,7 @@ export interface SchemaFiles {
   readonly privileges: SchemaFile
 }
 
-/** Files that the owner role cannot apply, because they create that role. */
+/** Files that the owner role cannot apply, because it may not exist yet: they check the server and create the roles. */
 const CLUSTER_FILES = new Set(['v1/001_require_postgres.sql', 'v1/002_roles.sql'])
 const PRIVILEGES_FILE = 'v1/011_privileges.sql'
 

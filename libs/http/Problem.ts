@@ -217,7 +217,7 @@ function describeReusedKey(error: SymphonyError): ClassifiedError {
   }
 }
 
-/** Returns the position of the refused item in a batch; undefined for a request with one item. */
+/** Returns the position of the refused item, such as `instructions[0]`; undefined if the error names no item. */
 function itemNamedIn(error: SymphonyError): string | undefined {
   const [, ordinal] = /"ordinal"\s*:\s*(\d+)/.exec(textIn(error, 'detail') ?? '') ?? []
   return ordinal === undefined ? undefined : `instructions[${Number(ordinal) - 1}]`

@@ -57,7 +57,7 @@ export class LargeRequestQueue {
   }
 }
 
-/** Turns whose bodies take about 4 MiB: Node.js reads up to 64 KiB of a body at once. */
+/** Number of turns per garbage collection: about 4 MiB of bodies, because Node.js reads up to 64 KiB at once. */
 const TURNS_PER_COLLECTION = 64
 
 /**

@@ -104,7 +104,8 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   }
 
   /**
-   * Stops claiming, waits for handlers, then aborts their signals. The claim of a handler that does not end expires.
+   * Stops claiming, waits for handlers, then aborts their signals. If a handler does not end even then, its claim
+   * expires.
    */
   async stop(): Promise<void> {
     this.#stopping = true
@@ -126,7 +127,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
 
   async #poll(): Promise<PollResult> {
     const pollAgain = await this.#claimMore()
-    // If no slot is free, the loop waits until the end of a handler wakes it.
+    // If no slot is free, the loop waits. A handler that ends wakes it.
     if (pollAgain || this.#slots.free === 0) return { pollAgain }
     const next = await nextInboxEvent(this.#role)
     return { pollAgain, idleMs: next === null ? undefined : Math.max(MIN_IDLE_MS, next.inMs) }

@@ -218,8 +218,9 @@ const STATUS_COLUMNS = `source, message_id AS "messageId", topic, state, sightin
   ended_at AS "endedAt", last_error AS "lastError", claimed_by AS "claimedBy", claim_expires_at AS "claimExpiresAt"`
 
 /**
- * Returns messages of a state, latest first; done and dead messages by the time of their end. `since` and `until` apply
- * to the same time. As symphony_readonly, symphony_auditor or symphony_control.
+ * Returns messages of a state, latest first: done and dead messages by the time of their end, others by the time of
+ * their first sighting. `since` and `until` apply to the same time. As symphony_readonly, symphony_auditor or
+ * symphony_control.
  */
 export async function readInboxMessages(
   role: Queryable,

@@ -29,8 +29,9 @@ export interface InboxCursor {
 }
 
 /**
- * Returns messages of a state, latest first; done and dead messages by the time of their end. As symphony_readonly,
- * symphony_auditor or symphony_control.
+ * Returns messages of a state, latest first: done and dead messages by the time of their end, others by the time of
+ * their first sighting. `since` and `until` apply to the same time. As symphony_readonly, symphony_auditor or
+ * symphony_control.
  */
 export async function readInboxPage(
   role: Queryable,

@@ -33,8 +33,8 @@ export class Leases {
     const sentAtMs = this.#clock.monotonicMs()
     const grant = await acquireLease(this.#role, request)
     if (grant === null) return null
-    // If the former lease has the greater token, two calls of one owner ran at once. The database granted that lease
-    // later, and it superseded this one.
+    // A held lease with a greater token comes from a concurrent call of the same owner. The database granted that lease
+    // after this one, so this one is already superseded.
     const former = this.#held.get(resource)
     if (former !== undefined && former.fencingToken > grant.fencingToken) return null
     former?.supersede()

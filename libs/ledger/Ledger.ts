@@ -142,7 +142,7 @@ export class Ledger implements AsyncDisposable {
     const key = privateKey === undefined ? undefined : await readPrivateKey(privateKey)
     const signed = await this.#readSigned(checkpoints)
     const conformance = await readConformance()
-    // Imports the installer here, because a worker loads this module only for its sealer.
+    // Imports the installer only here: workers load this module for the sealer and do not need the installer.
     const { describeDeployment, doctor } = await import('../deployment/index.js')
     const diagnosis = await doctor({ ...database.target, full: true })
     const { catalog, history } = await describeDeployment(database.target)

@@ -10,7 +10,7 @@ import { columnText, FIRST_COLUMN_AT, integerOf, uuidOf } from './record.js'
 export class LedgerRow implements Position {
   readonly kind: RowKind
   readonly #page: Buffer
-  /** Offset of the row in the page: transaction number (8 bytes), length of the record (4 bytes), record. */
+  /** Offset of the row in the page. Layout: transaction number (8 bytes), length of the record (4 bytes), record. */
   readonly #at: number
   readonly #end: number
   readonly #format: Format

@@ -39,7 +39,7 @@ export function databaseSource(role: Queryable): LedgerSource {
 
 class DatabaseSource implements LedgerSource {
   readonly #role: Queryable
-  /** Blocks of the last page. Rows are read ahead up to the last of these blocks with the same format. */
+  /** Blocks of the last page. Rows are read ahead up to the last of these blocks, if all of them have one format. */
   #known: readonly Block[] = []
   #sealed: RowStream | undefined
 

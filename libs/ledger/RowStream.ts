@@ -10,7 +10,10 @@ import type { LedgerRow } from './LedgerRow.js'
  */
 export class RowStream {
   readonly #kinds: readonly KindStream[]
-  /** Position up to which all rows were returned; null before the first, undefined during `upTo` or if it failed. */
+  /**
+   * Position up to which all rows were returned; null at the start of the ledger. Undefined while `upTo` runs, and
+   * after a run of `upTo` that did not reach its end.
+   */
   #at: Position | null | undefined
 
   readonly format: Format

@@ -103,7 +103,7 @@ function parseLine(text: string, line: number): Statement & { readonly signature
 const LINE =
   /^\{"version":1,"block":"(\d{1,19})","blockHash":"([0-9a-f]{64})","sealedAt":"(\d{1,19})","previous":(null|"[0-9a-f]{64}"),"key":"([0-9a-f]{64})","signature":"([A-Za-z0-9+/]{86}==)"\}$/
 
-/** Encodes each word as its length, a colon, the word and a comma; null without a length. */
+/** Encodes each word as its length, a colon, the word and a comma; null as a colon and a comma only. */
 function signedBytes({ version, block, blockHash, sealedAt, previous, key }: Statement): Buffer {
   const words = ['symphony checkpoint', String(version), block, blockHash, sealedAt, previous, key]
   return Buffer.from(words.map((word) => (word === null ? ':,' : `${word.length}:${word},`)).join(''))

@@ -243,7 +243,7 @@ export async function beginSnapshot(tx: Queryable): Promise<void> {
 
 /**
  * Seals the next rows whose transactions have ended. Returns undefined if there are none, if another session is
- * sealing, or if the last block is not full and younger than the interval.
+ * sealing, or if the last block is partial and younger than the interval.
  */
 export async function sealLedgerBlock(
   role: Queryable,
@@ -396,7 +396,7 @@ export async function findOverReturned(role: Queryable): Promise<string[]> {
 /** Difference between the tables of reconciliation and the sealed events. */
 export interface ReconciliationBreak {
   readonly table: `reconciliation_${'runs' | 'entries' | 'findings' | 'closings'}`
-  /** Run, or the finding of a closing. */
+  /** Id of the run, or for a closing the id of the closed finding. */
   readonly subject: string
   readonly why: string
 }

@@ -186,7 +186,7 @@ function isOverReturned({ returned, currency, paid }: ReturnedItem): boolean {
   return paid === undefined || (paid.currency === currency && paid.amount !== undefined && paid.amount < returned)
 }
 
-/** Amount in units of 10^-40, so that sums are exact; undefined if unreadable. */
+/** Money of a payload. The amount is in units of 10^-40, so that sums are exact; undefined if it is 0 or unreadable. */
 interface PayloadMoney {
   readonly amount: bigint | undefined
   readonly currency: string | null

@@ -2,7 +2,7 @@ import { boundedInteger } from '../core/index.js'
 
 export interface LedgerSealerOptions {
   /**
-   * Interval of sealing. A row is sealed at most twice this time after the last older writing transaction ended. A
+   * Interval of sealing. When the last older transaction that writes has ended, a row is sealed within two intervals. A
    * shorter interval leaves fewer unsealed rows, which can be changed without a trace. A longer interval makes fewer
    * and larger blocks.
    * @default 1000

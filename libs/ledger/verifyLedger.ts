@@ -43,7 +43,7 @@ class Verification {
   readonly #options: VerifyOptions
   readonly #tally = new BreakTally()
   readonly #counts: Record<RowKind, number> = { identity: 0, attempt: 0, event: 0 }
-  /** Checkpoints by block that were not compared yet. */
+  /** Checkpoints that were not compared yet, by the number of their block. */
   readonly #awaited: Map<string, Checkpoint[]>
   #blocks = 0
   #blocksSinceCheckpoint = 0
@@ -120,7 +120,7 @@ class Verification {
   async #verifyOpenRows(after: Position | null): Promise<number> {
     let count = 0
     for await (const rows of this.#source.openRows(after)) {
-      // Reads the number after the rows. By then the transaction of every genuine row has begun.
+      // Reads the next transaction number after the rows, so that every genuine row has a lower number.
       const nextXid = await this.#source.nextXid()
       for (const row of rows) {
         this.#seeRow(row)
@@ -161,7 +161,7 @@ class Verification {
 
   #missCheckpoints(head: Block | undefined): void {
     for (const checkpoint of [...this.#awaited.values()].flat()) {
-      // Earlier checkpoints were compared before the trusted block was signed.
+      // Skips checkpoints before the trusted block: they were compared before that block was signed.
       if (BigInt(checkpoint.block) < (this.#options.after?.no ?? 0n)) continue
       this.#addCheckpoint(
         checkpoint,
@@ -202,7 +202,7 @@ class BlockContents {
     this.count += 1
   }
 
-  /** Whether all entries are equal byte by byte. */
+  /** Whether the entries made from the rows equal the entries of the block, byte by byte. */
   get isSame(): boolean {
     return this.#found.equals(this.#block.entries)
   }

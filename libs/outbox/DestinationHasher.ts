@@ -51,8 +51,8 @@ export interface HasherCounts {
 }
 
 /**
- * Stores hashes of the destinations of projected payments, block by block. Runs in the process of the API, which has
- * the key, as symphony_control, which may read payloads. The role of workers reads no table.
+ * Stores hashes of the destinations of projected payments, block by block. Runs in the process of the API, because that
+ * process has the key. Its role symphony_control may read payloads; the role of workers may read no table.
  */
 export class DestinationHasher extends IntervalWorker<HasherCounts> {
   readonly #role: Queryable

@@ -233,7 +233,7 @@ export class ItemClaimer {
     return idleMs
   }
 
-  /** Time until the first breaker or rate limit that blocks a lane admits a call again. */
+  /** Time until the first of the lanes that a breaker or a rate limit blocks may make a call again. */
   get #busyForMs(): number {
     return Math.min(...this.#queue.lanes.map(({ busyForMs }) => (busyForMs > 0 ? busyForMs : NEVER_MS)))
   }

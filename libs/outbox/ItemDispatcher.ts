@@ -99,7 +99,7 @@ export class ItemDispatcher implements DispatchHooks {
 
   /**
    * Queues claimed items. Releases the batch-mates of a quarantined item before it may start, and returns their number.
-   * @param sentAtMs Time just before the claim was sent. The lease is trusted from then on.
+   * @param sentAtMs Time just before the claim was sent. The trusted time of the leases counts from then.
    */
   async accept(items: readonly ClaimedItem[], sentAtMs: number): Promise<number> {
     const { clock, relayer } = this.#options
@@ -159,7 +159,7 @@ export class ItemDispatcher implements DispatchHooks {
     void this.#options.completer.saveLateOutcome(outcome)
   }
 
-  /** Returns how long a lease must be trusted when a call starts: for the whole call, or less with renewal. */
+  /** Returns the trusted time that a lease must have left when a call starts: the whole call, or less with renewal. */
   leaseNeededMs({ timeoutMs }: LoadedRail): number {
     const { renewLeases, leaseSeconds } = this.#options.relayer
     if (!renewLeases) return timeoutMs + LEASE_MARGIN_MS / 2

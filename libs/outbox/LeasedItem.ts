@@ -40,7 +40,7 @@ export class LeasedItem implements StopSignal {
     return this.#trustedUntilMs - this.#clock.monotonicMs()
   }
 
-  /** End of the trusted time by the wall clock, for a rail that can refuse later calls. */
+  /** End of the trusted time by the wall clock, for a rail that can refuse a call after this time. */
   get trustedUntil(): Date {
     return new Date(this.#clock.now().getTime() + this.trustedForMs)
   }
@@ -57,7 +57,7 @@ export class LeasedItem implements StopSignal {
     return nowMs - this.claimedAtMs + (this.item.claimedAt.getTime() - this.item.createdAt.getTime())
   }
 
-  /** Begins a call that ends after `timeoutMs`. If the lease ends earlier, sets a timer that aborts the call then. */
+  /** Begins a call. If the lease ends before the call's timeout, sets a timer that aborts the call with the lease. */
   startCall(timeoutMs: number): void {
     if (this.trustedForMs < timeoutMs) this.#abortAtLeaseEnd()
   }

@@ -14,7 +14,7 @@ interface WorkerHeartbeatOptions {
   readonly events: Emitter<RelayerEvent>
   readonly readLoad: () => JsonObject
   /**
-   * Called after each heartbeat, with the database's time and the process's time just before the heartbeat was sent.
+   * Called after each heartbeat, with the database's time in the answer and the process's time just before the request.
    */
   readonly onBeat: (databaseNow: Date, sentAtMs: number) => Promise<void>
 }

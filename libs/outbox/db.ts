@@ -85,7 +85,7 @@ export interface ClaimOptions {
   readonly isMessage?: boolean
   /** Rails whose calls this worker marks with `beginOutboxDispatch`. @default none */
   readonly markedRails?: readonly string[]
-  /** Called for each takeover that the claim recorded in the ledger and did not lease again. */
+  /** Called for each takeover that the claim recorded in the ledger without leasing the item again. */
   readonly onUnleased?: (takeover: UnleasedTakeover) => void
   /** Epoch of the caller's last check. The claim is refused if that epoch has ended or dispatch is frozen. */
   readonly epochId?: string

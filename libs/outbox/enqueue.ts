@@ -76,7 +76,7 @@ export interface EnqueueChecks {
 /**
  * Enqueues a batch after its rails have checked it. A repeated instruction returns the stored item even if its rail
  * would refuse it today. Otherwise a client might repeat the payment under a new key after the schema became stricter.
- * So the function enqueues an invalid item too. If the item was new, it rolls back and throws the refusal.
+ * So the function enqueues an invalid item too. If that item was new, the function rolls back and throws the refusal.
  */
 export function enqueueChecked(
   tx: Queryable,

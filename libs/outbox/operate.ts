@@ -131,8 +131,8 @@ export async function unservedOutboxRails(role: Queryable, rails: readonly strin
 }
 
 /**
- * Compares the server and the worker's record with the database, and freezes dispatch if commits may have been lost.
- * Pass the `record` of the last check, or none at the first check.
+ * Compares the running server and the worker's record with the epochs stored in the database. Freezes dispatch if
+ * commits may have been lost. Pass the `record` of the last check, or none at the first check.
  */
 export async function checkDispatchEpoch(role: Queryable, workerId: string, record?: EpochRecord): Promise<EpochCheck> {
   const rows = await call<EpochCheckRow>(role, 'check_dispatch_epoch', [

@@ -77,7 +77,7 @@ const DEFAULTS = Object.freeze({
 })
 
 /**
- * Time by which a lease must outlive a call. Otherwise a second worker could inquire while the first call still runs.
+ * Margin by which a lease must outlive a call. Otherwise a second worker could inquire while the first call still runs.
  */
 export const LEASE_MARGIN_MS = 2_000
 
@@ -123,7 +123,7 @@ export function resolveRelayerOptions(
   if (rails.length === 0)
     throw new RelayerOptionError('no rail is loaded', 'Give at least one rail, for example with --rails FILE.')
   for (const { type, timeoutMs } of rails) {
-    // Without renewal, a lease that ends before the call would let a second worker pay.
+    // Without renewal, a lease could end while its call still runs. A second worker could then pay too.
     if (!options.renewLeases && options.leaseSeconds * 1_000 <= timeoutMs + LEASE_MARGIN_MS) {
       throw new RelayerOptionError(
         `rail ${type}: a lease of ${options.leaseSeconds} s does not outlive a call of up to ${timeoutMs} ms ` +

@@ -202,7 +202,7 @@ export interface UnrepairedLease {
   readonly sqlstate: string
 }
 
-/** Expired lease that a claim recorded in the ledger and did not lease again. */
+/** Expired lease that a claim recorded in the ledger, and whose item the claim did not lease again. */
 export interface UnleasedTakeover {
   readonly outboxId: string
   readonly railType: string
@@ -228,7 +228,7 @@ export interface ApprovedProposal {
   readonly decision: HoldDecision | 'REDRIVE'
   /** Id of the new item after an approved redrive. */
   readonly redrivenAs: string | null
-  /** False after the first of the two approvals that a decision proposed by a reconciliation needs. */
+  /** False if a second approval is still missing. Only decisions that a reconciliation proposed need two. */
   readonly applied: boolean
 }
 

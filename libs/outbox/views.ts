@@ -161,7 +161,7 @@ export interface LimitView extends LimitRuleView {
   /** Sum or number in the current window; null for `approval`. */
   readonly used: string | null
   /**
-   * Time at which a payment exceeded the limit, so that later payments are held too; null if none did in the window.
+   * Time at which a payment exceeded the limit in the current window; null if none did. Later payments are held too.
    */
   readonly exceededAt: string | null
 }

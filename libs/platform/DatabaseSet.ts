@@ -63,7 +63,7 @@ export class DatabaseSet {
     })
   }
 
-  /** Refreshes now and then periodically. Throws if the first refresh fails. */
+  /** Refreshes the set at once, and later at each interval. Throws if the first refresh fails. */
   async start(): Promise<void> {
     await this.refresh()
     this.#loop.start()

@@ -48,7 +48,7 @@ export interface LoadedRail {
   readonly ratePerSecond: number | undefined
   readonly codes: ReadonlyMap<string, RailOutcome | 'absent'> | undefined
   readonly fields: readonly FieldRule[]
-  /** Keys of the path to the subject of the data; undefined if the subject is the participant. */
+  /** Parts of the JSON pointer to the subject of the data; undefined if the subject is the participant. */
   readonly subject: readonly string[] | undefined
   /** Decrypts the payload before each dispatch and inquiry. Without keys it refuses encrypted fields. */
   readonly decryptPayload: DecryptPayload

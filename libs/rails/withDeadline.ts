@@ -108,7 +108,7 @@ export abstract class TimedWork<Value, Result> implements AbortListener {
     this.#clear()
     const end = new Promise<Settled<Value>>((resolve) => (this.#resolveEnd = resolve))
     CallContext.controllerOf(this.#context).abort(new DOMException(...REASONS[reason]))
-    // Waits one turn of the event loop, because an adapter that obeys its signal may still answer what it has sent.
+    // Waits one turn of the event loop, because an adapter that obeys its signal may still report a certain result.
     setImmediate(() => this.#finish({ stoppedBy: reason, settled: this.#settled, end }))
   }
 

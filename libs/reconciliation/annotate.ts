@@ -12,7 +12,7 @@ import type { ReconcileTools } from './options.js'
 import { readPaymentsById, readPaymentsOf, type DispatchedPayment } from './reads/findings.js'
 import { normalizeAccount } from './statements/values.js'
 
-/** Adds facts that SQL cannot read to the payments of an upload: decrypted amounts and paying accounts. */
+/** Adds to the payments of an upload the facts that SQL cannot read: decrypted amounts and paying accounts. */
 
 const PAGE = 500
 

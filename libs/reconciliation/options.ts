@@ -22,7 +22,7 @@ export interface ReconcileOptions extends Omit<ReadStatementOptions, 'format'> {
   /** Days within which a dispatched payment must be on a statement. @default the rail's, or 1 */
   readonly settlementDays?: number
   /**
-   * Whether to store debits that name none of our payments, and perhaps other people.
+   * Whether to store debits that name none of our payments. Such a debit may name other people.
    * @default false: only count and sum
    */
   readonly keepUnknown?: boolean

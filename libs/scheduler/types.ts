@@ -28,8 +28,8 @@ export type TimerDefinition<Topics extends TopicContracts = TopicContracts> = Sc
   /** Due time. A past time is due at once. */
   readonly dueAt: Date
   /**
-   * UUID chosen by the caller, so that a call without an answer can be repeated. A repeated call with the same timer
-   * schedules it once; with a different timer it is refused. @default a new UUID
+   * UUID chosen by the caller, so that a call without an answer can be repeated. A repeated call with this UUID and the
+   * same values schedules no second timer; with other values it is refused. @default a new UUID
    */
   readonly timerId?: string
 }

@@ -28,7 +28,7 @@ export class PostgresPlatform {
     this.databases = databasesOf(fleet)
   }
 
-  /** Reads the databases from discovery. Afterwards the providers return their stores. */
+  /** Reads the databases from discovery. Until then the providers know no database and throw. */
   start(): Promise<void> {
     return this.fleet.start()
   }

@@ -224,7 +224,7 @@ export class Symphony<
     }))
   }
 
-  /** Stops the workers within their bounds, then closes the rails and the connections. Safe to call twice. */
+  /** Stops the workers within their time limits, then closes the rails and the connections. Safe to call twice. */
   close(): Promise<void> {
     this.#closed ??= this.#close()
     return this.#closed
@@ -288,7 +288,7 @@ function fieldName(key: string): string {
   return key
 }
 
-/** URL for the check of the options of a Symphony without a url. */
+/** Placeholder, with which a Symphony without a url can still check its database options. */
 const NO_URL = 'postgres://nobody@localhost/none'
 
 function databaseNameOf(url = ''): string {

@@ -8,7 +8,7 @@ export function databaseOf(url: string): string {
   return decodeURIComponent(new URL(url).pathname.slice(1))
 }
 
-/** Returns the login in the URL, to use as the role: only the superuser itself may create databases. */
+/** Returns the login in the URL. Callers use it as their role, because no role of Symphony may create databases. */
 export function loginOf(url: string): string {
   return decodeURIComponent(new URL(url).username)
 }

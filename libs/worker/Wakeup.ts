@@ -28,7 +28,7 @@ export class Wakeup {
     this.#wake?.()
   }
 
-  /** Reports certain work, without debounce. */
+  /** Reports work that surely exists. Wakes the loop at once, without debounce. */
   wakeNow(): void {
     this.#pending = 'certain'
     this.#wake?.()

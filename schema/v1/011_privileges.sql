@@ -196,8 +196,8 @@ GRANT SELECT (
   key_id, subject, master_key_id, created_at, destroyed_at, destroyed_by, destroyed_because
 ) ON subject_keys TO symphony_auditor;
 
--- symphony_auditor: auditors. They read the whole ledger with payloads, because the hashes cover them, and the
--- settings, such as the gateways that may name an actor.
+-- symphony_auditor: auditors. They read the whole ledger with payloads, because the hashes cover the payloads. They
+-- also read the settings, such as the gateways that may name an actor.
 GRANT SELECT ON
   payment_outbox_attempts, payment_outbox_identities, payment_outbox_events, payment_outbox_proposals,
   payment_outbox_blocks, symphony_settings,

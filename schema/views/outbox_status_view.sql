@@ -16,7 +16,7 @@ COMMENT ON VIEW outbox_queue_parts IS
 
 CREATE OR REPLACE VIEW outbox_queue_status WITH (security_barrier = true) AS
 WITH stored AS (
-  -- Stored counts of a large queue, valid for twice the time after which a heartbeat counts again, and 10 s more.
+  -- Stored counts of a large queue. They are valid for twice the planned time until the next count, plus 10 s.
   SELECT c.counted_at, c.parts FROM outbox_queue_counts c
   WHERE c.parts IS NOT NULL AND statement_timestamp()
     BETWEEN c.counted_at AND c.counted_at + 2 * c.count_again_after + interval '10 seconds'

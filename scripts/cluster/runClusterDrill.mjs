@@ -11,8 +11,8 @@ import { tryPoolingModes } from './poolingModes.mjs'
 import { WorkerHost } from './WorkerHost.mjs'
 
 /**
- * Maximum length of the queue, unless the payments divided by BACKLOG_SHARE are fewer. Low enough that the producer
- * still enqueues at the failover, high enough that both hosts have work.
+ * Maximum length of the queue. A tenth of the payments (BACKLOG_SHARE) applies instead if it is less. Low enough that
+ * the producer still enqueues at the failover, high enough that both hosts have work.
  */
 const BACKLOG_MAX = 2_000
 const BACKLOG_SHARE = 10

@@ -5,8 +5,8 @@ import { child, list, nodesNamed, parseSql, statementOf, text, type SqlNode } fr
 import { tokensOf, type Token } from './typescriptTokens.js'
 
 /**
- * schema/ raises, libs/db maps and the reference documents the same codes. schema/ may also raise a condition of
- * PostgreSQL (`serialization_failure`) that libs/db maps.
+ * The codes that schema/ raises, those that libs/db maps and those in the reference are the same. schema/ may also
+ * raise a condition of PostgreSQL (`serialization_failure`) that libs/db maps.
  */
 export const sqlstatesAgree: Guardrail = {
   name: 'SQLSTATEs that are raised, mapped and documented are the same',

@@ -24,7 +24,7 @@ export function codeBlocks(text) {
       blocks.push({ language: token.lang ?? '', code: token.text, line, ...notes })
       notes = {}
     } else if (token.type !== 'space') {
-      // Any text between a comment and its block is an error.
+      // Refuses text between a comment and its block, unless the comment is `setup`.
       if (Object.keys(notes).some((note) => note !== 'setup'))
         throw new Error(`line ${line}: a comment without its block`)
     }

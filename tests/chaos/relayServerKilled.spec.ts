@@ -13,7 +13,7 @@ test('workers pay each payment once although PostgreSQL is killed twice under lo
   const server = await startPrivateServer({ version: inject('postgresVersion') })
   onTestFinished(() => server.remove())
   const fixture = await RelayFixture.set({ serverUrl: server.url })
-  // An answer lost with the server leaves a lease that expires after 3 s.
+  // If the server dies before it answers a claim, no worker knows the new leases. They expire after 3 s.
   const words = ['--no-http', '--lease-seconds', '3', '--rail-timeout-ms', '2000', '--concurrency', '4']
   const workers = await Promise.all(WORKERS.map((name) => fixture.startWorker(name, { words })))
 

@@ -40,7 +40,7 @@ test('docs/reference/cli.md matches the program', async () => {
   expect(page === cliReference(program), 'run node scripts/cliReference.mjs').toBe(true)
 })
 
-test('docs/reference/options.md has a row for every setting: key, flag, variable, default', () => {
+test('docs/reference/options.md has a row with key, flag, variable and default of every setting', () => {
   const page = markdownPage('docs/reference/options.md')
   const rows = Object.entries(SETTINGS).map(([name, { flag, env, default: value }]) => {
     const cells = [

@@ -118,7 +118,7 @@ function listDifference(name: string, expected: readonly string[], hashed: reado
 }
 
 describe('the newest block format', () => {
-  test('lists the columns that the sealer hashes, in order, and a reason for each one left out', () => {
+  test('lists the hashed columns in hash order, and gives a reason for each column left out', () => {
     expect(differences(catalog)).toEqual([])
   })
 
@@ -133,7 +133,7 @@ describe('the newest block format', () => {
     }
   })
 
-  test('lists all columns of reconciliation entries and findings in the order of the tables', async () => {
+  test('lists all columns of reconciliation entries and findings in the column order of each table', async () => {
     for (const [table, columns] of Object.entries(DIGESTED)) {
       const { rows } = await db.queryNoRole<{ name: string }>(
         `SELECT a.attname AS name FROM pg_attribute a WHERE a.attrelid = $1::regclass AND a.attnum > 0

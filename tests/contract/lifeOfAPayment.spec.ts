@@ -35,7 +35,7 @@ describe('docs/internals/life-of-a-payment.md', () => {
     expect(rows.filter(({ functions }) => functions.length === 0)).toEqual([])
   })
 
-  test('names in its steps only files and functions that the table of the page lists', () => {
+  test('has steps that mention only the files and functions of its table', () => {
     const text = page.slice(page.indexOf('## 1.'))
     const known = new Set(rows.flatMap(({ functions }) => functions))
     expect(namesIn(text).filter((name) => !known.has(name) && !WORDS.has(name))).toEqual([])
@@ -61,7 +61,7 @@ describe('libs/outbox', () => {
     expect(fields.length).toBeLessThanOrEqual(8)
   })
 
-  test('imports downward only: relayer, claimer, dispatcher, completer', () => {
+  test('imports only downward in the order relayer, claimer, dispatcher, completer', () => {
     const parts = ['OutboxRelayer', 'ItemClaimer', 'ItemDispatcher', 'ItemCompleter']
     const upward = parts.flatMap((part, index) =>
       parts

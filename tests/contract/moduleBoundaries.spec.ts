@@ -43,7 +43,7 @@ describe('the linter', () => {
     expect(wrong).toEqual([])
   })
 
-  test('refuses imports that modules.md does not allow, even lazy, and the driver outside libs/db', async () => {
+  test('refuses static and lazy imports that modules.md forbids, and drivers outside libs/db', async () => {
     const files: [path: string, text: string][] = [
       ['libs/worker/reExport.ts', "export { a } from '../db/index.js'"],
       ['libs/worker/lazy.ts', "export const a = await import('../db/index.js')"],

@@ -31,7 +31,7 @@ describe('the mutation tests', () => {
     expect(staleness({ ...mutant!, test: 'tests/unit/gone.spec.ts' })).toBe('there is no tests/unit/gone.spec.ts')
   })
 
-  test('keep a caught mutant on the page after later runs, and do not count a survivor as caught', () => {
+  test('keep a caught mutant in mutants.md after later runs, and do not count a survivor as caught', () => {
     const [one, two, three] = mutants
     const all = [one!, two!, three!]
     const first = mutantsPage('', all, new Map([[one!.bug, caughtBy('tests/a.spec.ts', 'it | holds')]]))

@@ -40,7 +40,7 @@ test('only planner.sql has planner settings; schema/functions/README.md explains
   expect(new Set(explained.map(([, profile]) => profile))).toEqual(new Set(used))
 })
 
-/** Names the files whose bytes differ from the digests, in the format of sha256sum. */
+/** Returns the names of changed, added and removed files. `digests` is the earlier output of sha256sum. */
 function changedFiles(digests: string, files: readonly SchemaText[]): readonly string[] {
   const lines = files.map(({ name, text }) => `${createHash('sha256').update(text).digest('hex')}  ${name}`)
   const frozen = digests.trim().split('\n')

@@ -151,7 +151,7 @@ test('a Symphony without rails accepts any rail and any JSON object', () => {
   }).toBeFunction()
 })
 
-test('a rail without onUnknown, or with inquire and no queryStatus, does not compile', () => {
+test('a rail without onUnknown, or with onUnknown inquire but no queryStatus, does not compile', () => {
   expectTypeOf(() => {
     // @ts-expect-error: onUnknown is required
     defineRail({ type: 'bank', dispatch: answer })

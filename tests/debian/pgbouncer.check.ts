@@ -75,7 +75,7 @@ test.each([
 ])('symphony %s without --pooler is refused and leaves the pooled connection in the login role', async (...words) => {
   const { exitCode, stderr } = await symphony(words, { DATABASE_URL: url, SYMPHONY_RAILS: rails })
   expect({ exitCode, stderr }).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('TRANSACTION_POOLER') })
-  // The pool has one server connection, so this is the state that the refused process left.
+  // The pool has one server connection, so the next client sees the state in which the refused process left it.
   const next = new Client(url)
   await next.connect()
   const { rows } = await next.query(

@@ -65,7 +65,7 @@ test('the layout of the overview does not move when events change its numbers', 
   await page.context().close()
 })
 
-test('a payment that another process completes changes its state without a reload', async () => {
+test('the payment list shows a new state without a reload when another process completes an item', async () => {
   const { page, goTo } = await fixture.open()
   await goTo('payments')
   const { instructionId, railType } = await enqueue(fixture.db)

@@ -157,7 +157,7 @@ describe('the dashboard', () => {
     expect(await stateOf(outboxId)).toBe('FAILED')
   })
 
-  test('records a return of a dispatched payment, in its currency and up to its amount', async () => {
+  test('records a return in the currency of the payment, and refuses more than the paid amount', async () => {
     const { outboxId } = await enqueuePaid(fixture.db, { railType: DECLARED, payload: PAYLOAD })
     const { page, goTo } = olga
     await goTo(`payments/${outboxId}`)
@@ -282,7 +282,7 @@ describe('the dashboard', () => {
   })
 })
 
-test('two people resolve many holds at once, with one decision and one reason', async () => {
+test('one person proposes one decision and reason for several holds; another approves them all', async () => {
   const railType = 'rail-after-a-restore'
   const items = [await enqueueUnknown(fixture.db, { railType }), await enqueueUnknown(fixture.db, { railType })]
   const { page, goTo } = olga
@@ -302,7 +302,7 @@ test('two people resolve many holds at once, with one decision and one reason', 
   for (const { outboxId } of items) expect(await stateOf(outboxId)).toBe('FAILED')
 })
 
-test('the dialogs for several held payments show each reason, each proposal and its effect', async () => {
+test('bulk dialogs list each held payment with hold reason, proposal and effect of the proposal', async () => {
   const railType = 'rail-of-two-decisions'
   await declareOutboxRails(fixture.db.as('symphony_executor'), [{ type: railType, money: true, fields: [] }], 'w', {
     serving: true,
@@ -352,7 +352,7 @@ test('a dialog whose code cannot be loaded shows an error and changes nothing', 
   await page.context().close()
 })
 
-test('a bulk retry shows how many payments are retried at once and how many only proposed', async () => {
+test('a bulk retry shows how many payments are retried now and how many need an approval first', async () => {
   const railType = 'rail-with-both-kinds'
   const known = await enqueue(fixture.db, { railType })
   await placeOutboxHold(
@@ -492,7 +492,7 @@ test('two people redrive many dead letters; one that is refused does not stop th
   expect(rows.map(({ id }) => id)).toEqual(items.map(({ outboxId }) => outboxId))
 })
 
-test('selected payments are held, released and cancelled; refusals are listed; Stop ends the run', async () => {
+test('bulk actions hold, release or cancel the selection and list refusals; Stop skips the rest', async () => {
   const railType = 'rail-with-selection'
   const items = [
     await enqueue(fixture.db, { railType }),
@@ -794,7 +794,7 @@ test('a dead letter of the inbox is revived with a reason', async () => {
   expect(await rowOfMessage(fixture.db, claim)).toMatchObject({ state: 'seen', attempt_count: 0 })
 })
 
-test('payments are found by each filter, counted, sorted and downloaded', async () => {
+test('the Payments page filters, counts, sorts and downloads payments', async () => {
   const { db } = fixture
   const own = { railType: 'downloaded' }
   await declareOutboxRails(db.as('symphony_executor'), [{ type: own.railType, money: true, fields: [] }], 'w', {

@@ -42,7 +42,7 @@ async function goToPage({ page, goTo }: OpenPage, { path, heading }: DashboardPa
   await page.getByText('Live', { exact: true }).locator('visible=true').waitFor()
 }
 
-/** Pages that change with the stream, among them that of the payment of `holdOrRelease`. */
+/** Returns all dashboard pages, and the page of the payment that `holdOrRelease` changes. */
 function livePages(): readonly DashboardPage[] {
   return [
     ...DASHBOARD_PAGES,
@@ -74,7 +74,7 @@ function shiftsOf(open: OpenPage, name: string): Promise<string[]> {
 }
 
 test(
-  'every page is accessible in light and dark, fits 390 to 1440 pixels; events shift nothing',
+  'every page is accessible in light and dark and fits 390 to 1440 px; events shift no layout',
   ALL_PAGES,
   async () => {
     const { page, browserErrors } = shared
@@ -91,7 +91,7 @@ test(
   },
 )
 
-test('every page fits a phone, with controls at least 44 pixels high; events shift nothing', ALL_PAGES, async () => {
+test('every page fits a phone and has controls at least 44 px high; events shift no layout', ALL_PAGES, async () => {
   const phone = await fixture.open(undefined, PHONE)
   const { page, browserErrors } = phone
   for (const one of livePages()) {
@@ -154,7 +154,7 @@ const ROWS_IN_SIGHT = `(() => {
   return [...document.querySelectorAll('.vlist-row')].filter((row) => row.getBoundingClientRect().bottom <= bottom).length
 })()`
 
-/** Amounts with destinations that are cut off, and ids of several lines. */
+/** Finds cells of amount and destination whose text is cut off, and ids that wrap to several lines. */
 const CUT_TEXTS = `[
   ...[...document.querySelectorAll('.vlist-row > :nth-child(3)')].filter((one) => one.scrollWidth > one.clientWidth),
   ...[...document.querySelectorAll('td:first-child > a')].filter((one) => one.getClientRects().length > 1),
@@ -358,7 +358,7 @@ test('/docs finds an operation, marks optional fields and sends the request with
   await form.getByRole('button').click()
   const body = await form.getByLabel('Body').inputValue()
   expect(body).toContain('railType')
-  // The form sends no changing request before the person checks the box.
+  // The form sends no request that changes data before the person checks the box.
   expect(await form.getByRole('status').innerText()).toBe('')
   await form.getByRole('checkbox').check()
   await form.getByRole('button').click()

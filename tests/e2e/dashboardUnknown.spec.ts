@@ -44,7 +44,7 @@ test('the timeline shows a timed-out call as an unknown outcome, never as a retr
   expect(await page.locator('.timeline .now [data-state=OUTCOME_UNKNOWN]').count()).toBe(1)
 })
 
-test('the timeline says that an attempt completed by an inquiry sent nothing', async () => {
+test('the timeline shows “Nothing was sent” for an attempt that an inquiry completed', async () => {
   const { page, goTo } = olga
   await goTo(`payments/${inquired.outboxId}`)
   const attempt = page.locator('.timeline li', { hasText: 'Attempt 2' })

@@ -18,7 +18,7 @@ import {
 /** Retry ceiling of this world, low so that a few steps reach it. */
 export const WORLD_CEILING = 2
 const LEASE_SECONDS = 60
-/** Rails whose leases await a dispatch mark. */
+/** Rails whose workers write a dispatch mark before each call. */
 const MARKED_RAILS: readonly RailPolicy[] = ['hold']
 /** Expired leases in a row after which a worker holds an item (dispatchItem.ts). */
 const EXPIRIES_MAX = 3
@@ -421,8 +421,8 @@ export class World {
   }
 
   /**
-   * Allows a restore only while it loses nothing but leases and outcomes. A lost redrive or cancellation must be found
-   * by people before they lift the freeze.
+   * Allows a restore only while it loses nothing but leases and outcomes. This world does not model the loss of a
+   * redrive or cancellation, which people must find before they lift the freeze.
    */
   #mayRestore(): boolean {
     const { items, freeze } = this.state.outbox

@@ -9,7 +9,7 @@ import type { Queryable } from '../../libs/db/index.js'
 export const SECOND = 1_000_000
 const FAR = 500_000 * SECOND
 export const JUMP = 2 * FAR
-/** Times within this limit could become due during the sequence. */
+/** A time that is less than this in the future could become due during the sequence. */
 export const SOON = 3600 * SECOND
 
 /** Expected range of a time, counted from the call, or from the last attempt or claim in the row. */

@@ -108,7 +108,7 @@ export class OutboxModel {
     return this.#isPast(item.due) ? 'DUE' : 'SCHEDULED'
   }
 
-  /** Whether an item waits for an earlier ordered item, or for a pause of its participant or stream. */
+  /** Whether an earlier ordered item, or a pause of the participant or stream, blocks an item. */
   isBlocked(item: Item): boolean {
     const { participant, ordered, position } = item
     if (this.#isPaused('participant', participant)) return true
@@ -778,7 +778,7 @@ function scopeOf(kind: PauseKind, name: string): string {
   return kind === 'all' ? 'all' : `${kind}:${name}`
 }
 
-/** Whether an item is or was leased. The first attempt of a cancelled item may be the cancellation itself. */
+/** Whether an item is leased, or has an attempt other than its cancellation. */
 function wasSent({ attempts: [first], lease }: Item): boolean {
   return lease !== null || (first?.action ?? 'cancelled') !== 'cancelled'
 }

@@ -45,7 +45,10 @@ export class OutboxQueue {
     return this.#unverified
   }
 
-  /** Returns differences between queue and model. Afterwards all times in the model are known. */
+  /**
+   * Returns differences between queue and model. If there are none, makes each time in the model exact and equal to the
+   * stored one.
+   */
   async compare(): Promise<string[]> {
     const { rows } = await this.#superuser.query<{ clock: bigint; queue: QueueRow[] | null }>(READ, [
       this.#timeline.start,
@@ -82,7 +85,7 @@ export class OutboxQueue {
         late_outcome: [late && `${late.state} ${late.reference}`, row.late],
         hold_reason: [item.hold, row.hold_reason],
         // The database may still show an item as blocked after a concurrent commit unblocked it. The next claim
-        // verifies that.
+        // corrects that.
         blocked: [blocked || (row.blocked && row.block_unverified), row.blocked],
       }),
       ...timeDifference(`${item.name}: due`, item.due, row.due, known),

@@ -124,7 +124,7 @@ export class SchedulerModel {
       .slice(0, batchSize)
   }
 
-  /** Requeues work with an expired claim, which counts as a crash. */
+  /** Releases work whose claim has expired, and records the expiry as the error of the work. */
   #returnExpired(kind: Kind): void {
     for (const work of this.#works)
       if (work.kind === kind && work.claim !== null && at(work.claim.expires) <= this.clock)

@@ -26,7 +26,10 @@ export class SchedulerTables {
     this.#suffix = suffix
   }
 
-  /** Returns the differences between tables and model. If there are none, sets each time in the model to the read one. */
+  /**
+   * Returns differences between tables and model. If there are none, makes each time in the model exact and equal to
+   * the stored one.
+   */
   async compare(): Promise<string[]> {
     const { rows } = await this.#superuser.query<{
       clock: bigint

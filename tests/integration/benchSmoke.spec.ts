@@ -74,7 +74,7 @@ describe('the benchmark programs', () => {
 })
 
 describe('the benchmark summary', () => {
-  test('compares Symphony with unkeyed peers, and its batch enqueue also with keyed pg-boss', () => {
+  test('compares Symphony with peers without a key, and batch enqueue also with pg-boss with a key', () => {
     expect(summarise([buildRound()], CONTENDERS).ratios).toEqual({
       floor: 0.5,
       enqueueBatch: 0.5,
@@ -111,7 +111,7 @@ describe('options of the growth benchmark', () => {
     [['--quick', '--max-rows', '10'], '--quick has fixed sizes'],
     [['--fast'], "Unknown option '--fast'"],
     [['claim'], "Unexpected argument 'claim'"],
-  ])('are refused if invalid, with the reason: %j', (words, message) => {
+  ])('are refused with a reason if they are invalid: %j', (words, message) => {
     expect(() => readOptions(words)).toThrow(message)
   })
 
@@ -180,7 +180,8 @@ describe('the benchmark page', () => {
       }
       await writePeers({ main, debian: undefined, settings: { rounds: 1, items }, contenders }, target)
     }
-    // The run with 50 items removed the first two.
+    // Each run removes runs that are not comparable with it: the run with 50 items removed the first two runs, and the
+    // next run removed that one.
     const text = await readFile(target.page, 'utf8')
     expect(text).toContain('| drain a backlog ÷ the faster peer | ≥ 1.25 | 2.5 (2 to 2.5), met |')
     expect(text).toContain('| drain a backlog: claim → no-op rail → recorded | symphony | 500 (400 to 500) | 10 | 5 |')

@@ -128,14 +128,17 @@ describe('symphony enqueue', () => {
     ['no JSON', '{"instructionId":', 'line 2: not JSON'],
     ['an unknown field', '{"instructionId":"x","amount":1}', 'line 2, amount: unknown field'],
     ['a key twice', '{"instructionId":"x","instructionId":"y"}', 'line 2'],
-  ])('names the input line with %s, and enqueues no line of the same batch', async (_, bad, message) => {
-    const instruction = buildInstruction()
-    const path = await file(`${JSON.stringify(instruction)}\n${bad}\n`)
-    const { exitCode, stderr } = await command(['enqueue', '--file', path])
-    expect(exitCode).toBe(2)
-    expect(stderr).toContain(message)
-    expect((await command(['show', instruction.instructionId])).exitCode).toBe(1)
-  })
+  ])(
+    'refuses a line with %s; the error names the line, and no line of its batch is enqueued',
+    async (_, bad, message) => {
+      const instruction = buildInstruction()
+      const path = await file(`${JSON.stringify(instruction)}\n${bad}\n`)
+      const { exitCode, stderr } = await command(['enqueue', '--file', path])
+      expect(exitCode).toBe(2)
+      expect(stderr).toContain(message)
+      expect((await command(['show', instruction.instructionId])).exitCode).toBe(1)
+    },
+  )
 
   test('names the line of a conflict and the lines that were not enqueued', async () => {
     const known = await enqueue(db)

@@ -327,7 +327,7 @@ describe('symphony pause and resume', () => {
     expect(await claim(db, railType)).toHaveLength(1)
   })
 
-  test('pause refuses an unknown rail (UNKNOWN_NAME) unless --force is given, and a missing name', async () => {
+  test('pause refuses a missing name, and an unknown rail (UNKNOWN_NAME) unless --force is given', async () => {
     const { railType } = await enqueue(db)
     const misspelt = railType.toUpperCase()
     for (const more of [[], ['--dry-run']]) {

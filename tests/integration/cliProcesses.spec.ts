@@ -63,7 +63,7 @@ describe('symphony start', () => {
   })
 
   test(
-    'prints no curl command with --rails, because that command would make a payment',
+    'prints no curl command if --rails is given, because the command would make a payment',
     { timeout: 180_000 },
     async () => {
       const rails = await writeRailsFile(
@@ -82,7 +82,7 @@ describe('symphony start', () => {
   )
 
   test(
-    'prints working curl commands; after SIGINT a second start resolves the aborted call',
+    'prints working curl commands; the next start resolves a call that SIGINT aborted',
     { timeout: 180_000 },
     async () => {
       const first = spawnSymphony(['start', '--data-dir', dataDir])
@@ -230,7 +230,7 @@ describe('symphony worker', () => {
     await expect.poll(async () => (await fetch(`${address}/readyz`)).status, POLL_OPTIONS).toBe(200)
     expect((await fetch(`${address}/metrics`)).status).toBe(401)
     const headers = { authorization: 'Bearer secret-of-the-worker' }
-    // The outcome is committed before the worker receives the answer and counts it.
+    // The database commits the outcome before it answers the worker, which then counts the attempt.
     const metrics = async () => (await fetch(`${address}/metrics`, { headers })).text()
     await expect.poll(metrics, POLL_OPTIONS).toMatch(/^attempts_total\{state="DISPATCHED",kind="payment"\} 1$/m)
     const { rows: pending } = await db.queryNoRole('SELECT FROM payment_outbox_pending WHERE NOT is_message')

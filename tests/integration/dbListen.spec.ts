@@ -166,7 +166,7 @@ test('listenAsRole rejects if its first attempt fails or an argument is invalid'
   await expect.poll(() => fixture.sessionsOfLogin(), POLL_OPTIONS).toBe(0)
 })
 
-test('listenAsRole through a transaction pooler needs listenUrl', async () => {
+test('listenAsRole fails through a transaction pooler unless listenUrl is set', async () => {
   const behind = fixture.open({ pooler: 'transaction' })
   await expect(behind.listenAsRole(fixture.worker, CHANNEL, () => {})).rejects.toBeInstanceOf(TransactionPoolerError)
   const received: string[] = []

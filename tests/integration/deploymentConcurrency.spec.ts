@@ -34,7 +34,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 concurrent deployers', () => {
     expect(await doctor({ url: db.url, schema: db.schema })).toMatchObject({ ok: true })
   })
 
-  test('record one deployment each if all three use reapply', async () => {
+  test('record one deployment each if three of them run with reapply', async () => {
     const db = await database('deployed')
     const options = { url: db.url, schema: db.schema, reapply: true }
     await Promise.all(Array.from({ length: 3 }, () => deploy(options)))
@@ -43,7 +43,7 @@ describe('PRIM-POSTGRES-SCHEMA-001 concurrent deployers', () => {
   })
 
   test.each(['superuser', 'login with CREATEROLE'])(
-    'succeed in three databases of a server without symphony roles, each as a %s',
+    'succeed as a %s in three databases of one server that has no Symphony roles yet',
     async (who) => {
       const server = await startPrivateServer({ settings: { fsync: 'off' } })
       try {

@@ -47,7 +47,7 @@ test('a migration waits for an open transaction without blocking enqueues, and i
   await enqueuePaymentOutbox(holder, buildPaymentOn('resend'))
   let ended = false
   const deployed = migrated.deploy(target()).finally(() => (ended = true))
-  // Each enqueue waits for at most one attempt of the deployment to get its lock.
+  // Each enqueue waits at most until the deployment gives up one lock request.
   for (let round = 0; round < 20; round += 1) await enqueueOne()
   expect(ended).toBe(false)
   await holder.query('COMMIT')

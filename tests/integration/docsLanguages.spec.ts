@@ -13,7 +13,7 @@ function programOf(name: string): string {
   return block.code
 }
 
-test('the SQL of other-languages.md runs as symphony_ingest; a repeat or refusal adds no order', async () => {
+test('SQL of other-languages.md runs as symphony_ingest; a repeat or refusal adds no order row', async () => {
   await using db = await createTestDatabase({ schema: 'symphony' })
   const till = await db.createLogin('till', { roles: ['symphony_ingest'], inherit: true })
   await db.queryNoRole(programOf('orders.sql').replaceAll('orders', 'public.orders').replace('till', till.name))
@@ -48,7 +48,7 @@ test('the SQL of other-languages.md runs as symphony_ingest; a repeat or refusal
   expect(unserved.rows).toEqual([{ rail_type: 'SEPA', served_at: null }])
 })
 
-test('other-languages.md links each program of examples/languages; languages.check.ts runs it', async () => {
+test('other-languages.md and languages.check.ts mention every program of examples/languages', async () => {
   const check = await readFile(join(root, 'tests', 'debian', 'languages.check.ts'), 'utf8')
   for (const name of await readdir(join(root, 'examples', 'languages'))) {
     expect(page).toContain(`(../../examples/languages/${name})`)

@@ -69,7 +69,7 @@ async function serverIsGone(dataDir: string): Promise<void> {
 }
 
 describe('startEmbedded', () => {
-  test('starts one server if four processes call it in an empty folder; three adopt it', async () => {
+  test('starts one server if four processes call it in an empty folder; three adopt that server', async () => {
     const dataDir = await freshDataDir()
     const starters = await Promise.all(Array.from({ length: 4 }, () => kit.start({ dataDir })))
     const reports = starters.map((starter) => starter.report)
@@ -138,7 +138,7 @@ describe('an embedded server that its starting process owns', () => {
     },
   )
 
-  test('survives a SIGINT to its process group, so that the application can still use it', async () => {
+  test('survives a SIGINT to its starting process’s group, so that the application can use it', async () => {
     const dataDir = await usedDataDir()
     const starter = await kit.start({ dataDir })
     const client = await connect(starter.report.url)

@@ -63,7 +63,7 @@ const ANSWERS: readonly (readonly [string, () => unknown, 'DISPATCHED' | 'held']
 ]
 
 test.for(ANSWERS)(
-  'a rail that answers with %s is called once; without a valid success its payment is held',
+  'a rail that answers with %s is called once; any answer but a valid success causes a hold',
   async ([, answer, result]) => {
     const { railType } = buildInstruction()
     let calls = 0

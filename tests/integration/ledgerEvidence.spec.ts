@@ -84,7 +84,7 @@ describe('an evidence bundle', () => {
     expect(Object.keys(JSON.parse(contents.get('settings.json') ?? '{}'))).toEqual(['deployment', 'server'])
   })
 
-  test('lists each limit in force with the events that set it and both people', async () => {
+  test('lists each limit in force, and who proposed and approved each change of a limit', async () => {
     const { limits, events } = JSON.parse((await contentsOf(folder)).get('limits.json') ?? '')
     const rule = { kind: 'count', limit_value: '5', rail_type: 'SEPA', window_seconds: 60 }
     expect(limits).toMatchObject([{ limit_name: 'second', ...rule, set_by: bob.name, set_at: expect.any(Number) }])

@@ -63,7 +63,7 @@ describe('checkpoints', () => {
     })
   })
 
-  test('do not cover later blocks and rows, which verify counts separately', async () => {
+  test('do not cover later blocks and rows; verification counts these as open', async () => {
     const file = fixture.file('window.ndjson')
     await fixture.checkpoint(file)
     await enqueue(fixture.db)
@@ -140,7 +140,7 @@ describe('checkpoints', () => {
     expect(await fixture.verify()).toMatchObject({ breakCount: 0 })
   })
 
-  test('are written and checked by keygen, checkpoint and verify; each mistake has an error code', async () => {
+  test('are written and checked by `symphony ledger`, which refuses wrong keys and missing options', async () => {
     const key = fixture.file('key.pem')
     const pub = fixture.file('pub.pem')
     const out = fixture.file('by-command.ndjson')

@@ -165,7 +165,7 @@ describe('seal_ledger_block with rows that become visible late', () => {
     await expectSealedOnce()
   })
 
-  test('seals event 2 of an older transaction before event 1 of a younger one; the ledger verifies', async () => {
+  test('seals event 2 of an item before event 1 if its transaction is older; the ledger verifies', async () => {
     const [held, other] = [await enqueue(fixture.db), await enqueue(fixture.db)]
     const older = await openConnection(fixture.db, 'symphony_control')
     await older.query('BEGIN')
@@ -306,7 +306,7 @@ describe('readSealingStatus', () => {
       .toEqual({ unsealedAgeSeconds: 0, blocker: undefined })
   })
 
-  test('names the session with the oldest transaction; the alert fires after its threshold', async () => {
+  test('names the session with the oldest transaction; SymphonySealingHeldBack names it too', async () => {
     const holder = await fixture.db.connect()
     try {
       await holder.query(`SET application_name = 'long report'`)

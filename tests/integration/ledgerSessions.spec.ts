@@ -78,7 +78,7 @@ beforeAll(async () => {
 })
 
 describe('a ledger written and sealed by sessions with unusual settings', () => {
-  test('breaks no ledger rule and has every kind of row', () => {
+  test('breaks no ledger rule and has attempts in every state, an operator decision and a redrive', () => {
     expect(brokenLedgerRules(ledger)).toEqual([])
     expect(ledger.attempts.map((row) => row.state)).toEqual(
       expect.arrayContaining(['DISPATCHED', 'FAILED', 'RETRYABLE', 'ZOMBIE_REQUEUE']),

@@ -301,7 +301,7 @@ describe('a break of the ledger', () => {
   })
 })
 
-test('LedgerVerifier verifies from start to stop, and reports a fault of the database', async () => {
+test('LedgerVerifier verifies between start() and stop(), and reports a database error', async () => {
   const events: VerifierEvent[] = []
   const verifier = new LedgerVerifier(executor(), { rowsPerSecond: RATE }, (event) => events.push(event))
   await verifier.start()
@@ -322,7 +322,7 @@ test('LedgerVerifier verifies from start to stop, and reports a fault of the dat
   await refused.stop()
 })
 
-test('verify_ledger_block returns nothing while another session verifies, without waiting', async () => {
+test('verify_ledger_block does not wait for another session that verifies; it returns nothing', async () => {
   const first = await openConnection(fixture.db, 'symphony_executor')
   await first.query('BEGIN')
   expect(await verifyLedgerBlock(first, RATE, 0)).toMatchObject({ blockNo: 1n })
@@ -348,7 +348,7 @@ async function timed<T>(run: () => Promise<T>): Promise<{ value: T; before: numb
 }
 
 describe('the verification rate', () => {
-  test('counts a block of fewer than 50 rows as 50, and grants one second of credit for idle time', async () => {
+  test('counts a block of fewer than 50 rows as 50 rows, and credits at most 1 s of idle time', async () => {
     const { value, before, after } = await timed(() => verifyLedgerBlock(executor(), 1, 0))
     expect(value?.rowCount).toBeLessThan(50)
     const { nextAt } = await readPlace()

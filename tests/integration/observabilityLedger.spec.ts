@@ -81,7 +81,7 @@ async function scrape(): Promise<Map<string, number>> {
   return new Map(lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ')))]))
 }
 
-/** Counts the values of the metrics in the ledger, the queue and the events. */
+/** Computes the expected value of each metric from the ledger, the queue and the events. */
 async function countLedger(): Promise<Record<string, number>> {
   const { rows } = await db.queryNoRole<{ name: string; value: number }>(
     `WITH attempt AS (
@@ -95,7 +95,7 @@ async function countLedger(): Promise<Record<string, number>> {
          GROUP BY state, kind
        UNION ALL SELECT format('time_to_terminal_seconds_count{rail="%s",state="%s"}', rail_type, state), count(*) FROM attempt
          WHERE state IN ('DISPATCHED', 'FAILED') AND claimed_at IS NOT NULL GROUP BY rail_type, state
-       -- Omits takeovers and claims after a repair, because their items had been claimed before.
+       -- Omits takeovers and claims after a repair: their wait includes the expired lease and is no claim lag.
        UNION ALL SELECT 'claim_lag_seconds_count', count(*) FROM payment_outbox_events claimed
          WHERE claimed.event_type = 'LEASE_CLAIMED' AND claimed.actor LIKE 'relayer-%' AND 'LEASE_EXPIRED_REPAIRED' IS DISTINCT FROM (
            SELECT before.event_type FROM payment_outbox_events before
@@ -160,8 +160,9 @@ test('/metrics shows the same counts as the ledger after each kind of outcome', 
   }
   const main = meteredRelayer(Object.values(rails), { concurrency: 50 })
 
-  // Outcomes of these 12 items: 3 FAILED, 3 RETRYABLE (one of unknown outcome) and 6 DISPATCHED. Further items: 2
-  // FAILED without a call, one unlisted code, 2 held, one inquired later.
+  // Outcomes of the 12 items of the rail `plain`: 3 FAILED, 3 RETRYABLE (one of unknown outcome) and 6 DISPATCHED.
+  // Outcomes of the other items: 2 FAILED without a call, one with a code that the rail does not list, 2 held, one
+  // inquired later.
   await enqueueMany('plain', 12)
   await enqueueMany('checked', 2, { amount: '0', currency: 'EUR', destination: 'X' })
   await enqueueMany('coded', 1)

@@ -109,7 +109,7 @@ test('inbox_received_total counts new messages, duplicates and conflicts', () =>
   })
 })
 
-test('scheduler metrics match the tables: late and missed runs, a refused timer and a bad cron', async () => {
+test('scheduler metrics match the tables after missed runs, a refused timer and a bad cron', async () => {
   const scheduler = new SchedulerWorker(db.database, { listen: false }, metrics.scheduler.onEvent)
   const due = (name: string, ago: string) =>
     db.queryNoRole(`UPDATE scheduler_jobs SET next_due_at = now() - $2::interval WHERE job_name = $1`, [name, ago])
@@ -226,7 +226,7 @@ test('process metrics show the build, connection pools, memory, CPU time and eve
   expect(shown['nodejs_eventloop_utilization']).toBeLessThanOrEqual(1)
 })
 
-test('bridgeToMeter observes the same names and values as /metrics until it is removed', async () => {
+test('bridgeToMeter observes the names and values of /metrics until the bridge is removed', async () => {
   metrics.outbox.onRelayerEvent({
     type: 'outbox.called',
     railType: 'r',

@@ -66,7 +66,7 @@ function spanIn(traceparent: string | string[] | undefined): { traceId: string; 
 const idsOf = (span: ReadableSpan) => ({ traceId: span.spanContext().traceId, spanId: span.spanContext().spanId })
 
 describe('tracing with an SDK', () => {
-  test('continues the trace of the request through two retries into the request to the rail', async () => {
+  test('continues the trace of the HTTP request in all three calls to the rail', async () => {
     const { spans } = tracing()
     const fixture = await openHttpFixture(db)
     onTestFinished(() => fixture.close())

@@ -113,7 +113,7 @@ describe('the completion of one lease by 64 callers at once', () => {
 })
 
 describe('overlapping batches of completions', () => {
-  test('record each item once in any order, without a deadlock', async () => {
+  test('record each item once and do not deadlock, in whatever order they list the items', async () => {
     const items = await leases(40)
     const { values, errors } = await race(db, 'symphony_executor', 16, (connection, index) => {
       const turned = [...items.slice(index), ...items.slice(0, index)]

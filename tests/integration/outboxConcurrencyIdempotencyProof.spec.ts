@@ -122,7 +122,7 @@ describe('concurrent enqueues of different content with one key', () => {
 })
 
 describe('the sequence of a participant', () => {
-  test('has no gap after concurrent batches, and each caller gets its stored numbers', async () => {
+  test('has no gap after concurrent batches, and the callers get exactly the stored numbers', async () => {
     const participantId = buildInstruction().participantId
     const { values, errors } = await race(db, 'symphony_ingest', RACERS, async (connection, index) => {
       const items = Array.from({ length: (index % 3) + 1 }, () => buildInstruction({ participantId }))
@@ -170,7 +170,7 @@ describe('concurrent enqueues of overlapping batches', () => {
     expect(values.flat().filter(({ created }) => created)).toHaveLength(instructions.length)
   })
 
-  test('insert their keys in the order of the keys, so that opposite orders do not deadlock', async () => {
+  test('insert keys in sorted order, so that batches in opposite orders do not deadlock', async () => {
     // The participants differ, so only the order of the keys can prevent a deadlock.
     const [low, middle, high] = [
       buildInstruction({ idempotencyKey: 'in-key-order-1' }),

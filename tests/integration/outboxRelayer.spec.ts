@@ -73,7 +73,7 @@ describe('OutboxRelayer.runOnce', () => {
     expect(await stateOf(item.outboxId)).toMatchObject({ state: 'FAILED', last_error_code: 'NO_SUCH_ACCOUNT' })
   })
 
-  test('holds an item whose hold rail throws (OUTCOME_UNKNOWN)', async () => {
+  test('holds an item if its rail throws and has onUnknown: hold (OUTCOME_UNKNOWN)', async () => {
     const { railType } = buildInstruction()
     const rail = recordingRail({ type: railType, onUnknown: 'hold' }, () => {
       throw new Error('socket closed')
@@ -252,7 +252,7 @@ describe('an item with an unknown outcome', () => {
 })
 
 describe('new OutboxRelayer', () => {
-  test('refuses a lease that is not renewed unless it outlives a call by more than 2 s', () => {
+  test('refuses renewLeases: false unless the lease outlives a call by more than 2 s', () => {
     const rail = recordingRail({ type: 'SLOW', timeoutMs: 30_000 })
     expect(() => relayerFor(rail, { leaseSeconds: 32, renewLeases: false })).toThrow(
       'rail SLOW: a lease of 32 s does not outlive a call of up to 30000 ms by more than 2000 ms',

@@ -93,7 +93,7 @@ test('the rail of a topic without a handler answers retryable for 19 attempts, t
   expect(answers[19]).toMatchObject({ outcome: 'unknown', code: 'NO_HANDLER' })
 })
 
-test('topicRails refuses expected topics without onMissingHandler, and an invalid handler', () => {
+test('topicRails refuses an invalid handler, and the option expected without onMissingHandler', () => {
   const expected = { topics: ['x'] }
   expect(() => Reflect.apply(topicRails, undefined, [{}, { expected }])).toThrow('onMissingHandler')
   expect(() => Reflect.apply(topicRails, undefined, [{ x: 7 }])).toThrow('handlers.x')

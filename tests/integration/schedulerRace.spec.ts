@@ -129,7 +129,7 @@ test('PRIM-POSTGRES-SCHED-006 ten concurrent triggers of one job create ten runs
 })
 
 describe('deleteJob', () => {
-  test('PRIM-POSTGRES-SCHED-008 cancels a run that is abandoned during the deletion', async () => {
+  test('PRIM-POSTGRES-SCHED-008 cancels a run that a worker abandons during the deletion', async () => {
     const claimed = await createClaimedJobRun(db)
     const deleter = await openConnection(db, 'symphony_control')
     const worker = await openConnection(db, 'symphony_executor')
@@ -143,7 +143,7 @@ describe('deleteJob', () => {
     await Promise.all([deleter.close(), worker.close()])
   })
 
-  test('PRIM-POSTGRES-SCHED-008 removes the run of a prior trigger; a later one gets UNKNOWN_JOB', async () => {
+  test('PRIM-POSTGRES-SCHED-008 removes a prior trigger’s run; a later trigger gets UNKNOWN_JOB', async () => {
     const job = buildJobDefinition()
     await createOrUpdateJob(control(), job)
     const operator = await openConnection(db, 'symphony_control')

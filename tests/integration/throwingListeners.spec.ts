@@ -176,7 +176,7 @@ describe.for(MODES)('an event listener that %s', (mode) => {
     ])
   })
 
-  test('causes no second message of a due timer or job run in a scheduler', async () => {
+  test('makes a scheduler enqueue no second message for a due timer or a due job', async () => {
     const { seen, listener } = failing<SchedulerEvent>(mode, logEvents(brokenLog))
     const { topic } = await createTimer(db)
     const job = await createJob(db)

@@ -339,7 +339,7 @@ describe('a connection lost at COMMIT', () => {
 })
 
 describe('connections of a relayer', () => {
-  test('keep one half free for renewals, so that waiting handlers lose no lease', async () => {
+  test('serve handlers up to one half; the rest is free for renewals, so that no lease is lost', async () => {
     const database = openDatabase({ url: worker.url, schema: db.schema, connectionsMax: 2 })
     onTestFinished(() => database.close())
     const messages = await Promise.all(Array.from({ length: 6 }, send))

@@ -20,8 +20,8 @@ export interface Scenario<S extends Size = Size> {
   /** Counts that a run of the full size must reach. */
   readonly bar: string
   /**
-   * `full` meets the bar; `short` is quick enough to try by hand. `--payments` replaces a size named `payments`, and
-   * the scenario scales the rest.
+   * `full` is large enough for the bar; `short` is quick enough to try by hand. `--payments` replaces a size named
+   * `payments`, and the scenario scales the rest.
    */
   readonly sizes: { readonly full: S; readonly short: S }
   run(fixture: ScenarioFixture, size: S): Promise<Outcome>

@@ -337,7 +337,7 @@ async function refusedRequests(): Promise<void> {
       expect(response.status).toBeLessThan(500)
       keep(`api: ${path.split('?')[0]}`, `${response.status} ${await response.text()}`)
     }
-    // The item is terminal, so its ledger holds a payload.
+    // Ends an item, so that its ledger has an attempt, which holds the payload.
     const ended = await enqueue(buildInstruction({ railType: 'masked', payload: PAYLOAD }), {
       tx: db.as('symphony_ingest'),
     })
@@ -501,8 +501,8 @@ async function keepTraces(): Promise<void> {
   keep('log', logged.join(''))
   keep('metrics', await metrics.registry.metrics())
   for (const table of await tableNames(db)) {
-    // Masked fields are stored in plain text and masked only when they are shown, so ledger rows of that rail are left
-    // out.
+    // Masked fields are stored in plain text and masked only when they are shown, so ledger rows of the rail `masked`
+    // are left out.
     const isLedger = table.startsWith('payment_outbox')
     const { rows } = await db.queryNoRole<{ text: string | null }>(
       `SELECT string_agg(t::text, E'\\n') AS text FROM ${db.qualify(table)} t

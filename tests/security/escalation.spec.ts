@@ -490,7 +490,7 @@ describe('a new connection with a stolen login', () => {
   })
 })
 
-describe('a stolen login that reads data of others', () => {
+describe('a stolen login that tries to read data of others', () => {
   test('cannot read hidden values of a view by a low-cost function in WHERE', async () => {
     const client = await stolen('readonly')
     const seen = await notices(client, async () => {
@@ -682,7 +682,7 @@ describe('a stolen login of the HTTP API', () => {
   })
 })
 
-describe('a stolen login that disturbs others', () => {
+describe('a stolen login that tries to disturb others', () => {
   test('delays no enqueue by holding the advisory lock for notifications', async () => {
     const client = await stolen('executor')
     const { rows } = await db.queryNoRole<{ oid: number }>(`SELECT 'payment_outbox_pending'::regclass::oid AS oid`)

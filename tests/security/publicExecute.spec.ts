@@ -8,14 +8,14 @@ import { failureOf } from '../support/race.js'
 import { refusalIn, sqlstateOf } from '../support/refusal.js'
 
 /**
- * PostgreSQL lets PUBLIC execute every new function and use every new type. The deployment revokes this for existing
- * objects, and by default privileges of the owner for later objects. Default privileges of a schema cannot revoke
- * rights of PUBLIC.
+ * PostgreSQL lets PUBLIC execute every new function and use every new type. The deployment revokes both rights on
+ * existing objects. For later objects it changes the default privileges of the owner, because default privileges of a
+ * schema cannot revoke rights of PUBLIC.
  */
 
 const db = await useTestDatabase({ countBranches: false })
 let schema: string
-/** Login without any role that has USAGE on the schema, so that only object privileges can refuse it. */
+/** Login without roles. It has USAGE on the schema, so that only object privileges can refuse it. */
 let unprivileged: Client
 let owner: Client
 

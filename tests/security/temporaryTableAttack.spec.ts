@@ -34,7 +34,7 @@ describe('a temporary table named like the queue', () => {
     expect(await rowHashes(db)).toEqual(before)
   })
 
-  test('forges an attempt if search_path does not end in pg_temp (control: the attack succeeds)', async () => {
+  test('allows a forged attempt if search_path does not end in pg_temp (positive control)', async () => {
     await withTestDatabaseUnderAttack(async (unsafe) => {
       await setPaths(unsafe, `SET search_path = ${quoteIdentifier(unsafe.schema)}`)
       const mallory = await createAttacker(unsafe)
@@ -62,7 +62,7 @@ describe.each(['tables', 'views'] as const)('temporary %s with the names of all 
     expect({ ...(await rowHashes(db)), ...WRITTEN }).toEqual({ ...before, ...WRITTEN })
   })
 
-  test('are used if search_path does not end in pg_temp (control: the attack then succeeds)', async () => {
+  test('are used if search_path does not end in pg_temp (positive control)', async () => {
     await withTestDatabaseUnderAttack(async (unsafe) => {
       await setPaths(unsafe, `SET search_path = ${quoteIdentifier(unsafe.schema)}`)
       const mallory = await createAttacker(unsafe)
@@ -84,7 +84,7 @@ describe('functions and operators that an attacker puts first in its search path
     expect({ ...(await rowHashes(db)), ...WRITTEN }).toEqual({ ...before, ...WRITTEN })
   })
 
-  test('are called by a function without a fixed search path (control: the attack succeeds)', async () => {
+  test('are called by a function without a fixed search path (positive control)', async () => {
     await withTestDatabaseUnderAttack(async (unsafe) => {
       await setPaths(unsafe, 'RESET search_path')
       const mallory = await createAttacker(unsafe)
@@ -177,7 +177,7 @@ function completeForged(database: TestDatabase, mallory: Client): Promise<unknow
   return mallory.query(callStatement(database, 'complete_outbox_attempt', FORGED_COMPLETION))
 }
 
-/** Creates a database that grants TEMP to PUBLIC, with a leased item, a later item and none due. */
+/** Creates a database that grants TEMP to PUBLIC, with a leased item, and an item that is due in an hour. */
 async function createDatabaseUnderAttack(): Promise<TestDatabase> {
   const database = await createTestDatabase()
   await prepareDatabase(database)
@@ -221,7 +221,7 @@ async function setPaths(database: TestDatabase, clause: string): Promise<void> {
   for (const { signature } of rows) await database.queryNoRole(`ALTER FUNCTION ${signature} ${clause}`)
 }
 
-/** Creates a fake queue with the columns from the catalog, which is public, and grants it to our owner. */
+/** Creates a fake queue with the columns from the catalog, which is public. PUBLIC, and so our owner, may use it. */
 async function forgeQueue(database: TestDatabase, mallory: Client): Promise<void> {
   await mallory.query(
     `CREATE TEMP TABLE payment_outbox_pending (${await columnsOf(database, 'payment_outbox_pending')})`,

@@ -7,8 +7,8 @@ import { verifyMarkedBranches } from './verifyMarkedBranches.js'
  * Counts executed branches of database functions.
  *
  * `instrumentBranches` re-creates every plpgsql function with a counter at the start of each branch. A counter is an
- * empty function. PostgreSQL counts its calls (track_functions = all) even if the transaction rolls back, as many
- * branches do, because they end in an error. Sequences would count as well, but each would add a file to every clone.
+ * empty function. PostgreSQL counts its calls (track_functions = all) even if the branch ends in an error and the
+ * transaction rolls back. Sequences would count as well, but each would add a file to every clone.
  *
  * Everything is in `<schema>_branches`, so a clone of the database has it too: instrument the template once, read each
  * clone, merge the counts.

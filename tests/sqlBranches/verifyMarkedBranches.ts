@@ -54,7 +54,7 @@ function branchListsIn(tree: unknown, isMarker: IsMarker): BranchList[] {
   return [...here, ...Object.values(tree).flatMap((node) => branchListsIn(node, isMarker))]
 }
 
-/** Returns the first statements of a body. plpgsql wraps a body with a label or handlers into another block. */
+/** Returns the first statements of a body. If a body has a label or handlers, plpgsql wraps it into another block. */
 function entryOf(node: unknown): readonly unknown[] {
   const body = asList(member(member(member(node, 'action'), BLOCK), 'body'))
   const wrapped = member(body[0], BLOCK)

@@ -152,7 +152,7 @@ class DashboardSeeder {
     await recordLateOutcome(this.#executor, WORKERS[1] ?? '', { ...lost, ...success, railReference: 'INST-77118' })
   }
 
-  /** Sets a limit, counts a payment against it, and proposes two more. */
+  /** Sets a limit, enqueues a payment that counts against it, and proposes two more limits. */
   async limits(): Promise<void> {
     const [olga, pavel] = [this.#person('olga'), this.#person('pavel')]
     const subject = { railType: 'sepa', participantId: 'acme' }

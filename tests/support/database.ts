@@ -303,7 +303,7 @@ function urlTo(serverUrl: string, database: string, login?: string): string {
   return url.href
 }
 
-/** Escapes a name for the options of the start-up packet, where spaces and backslashes separate words. */
+/** Escapes a name for the options of the start-up packet, where a space separates words and a backslash escapes it. */
 function startupValue(name: string): string {
   return quoteIdentifier(name).replaceAll(/[\\ ]/g, '\\$&')
 }

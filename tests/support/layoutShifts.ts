@@ -2,8 +2,9 @@ import type { Page, Request } from 'playwright-core'
 import { expect } from 'vitest'
 
 /**
- * Returns what moves on the page by an event, as "element from box to box". Waits until the page has read its data
- * again. The note about stale data moves the page, and it appears on a busy machine; the event is then repeated.
+ * Causes an event, waits until the page has read its data again, and returns each element that moved, as "element from
+ * box to box". Repeats the event if the note about stale data appeared meanwhile, because this note moves the page. The
+ * note appears on a busy machine.
  *
  * @param cause causes an event and resolves when the page shows it
  * @param below selects elements that new content above them may move down
@@ -56,9 +57,9 @@ const WATCH = `new Promise((resolve) => requestAnimationFrame(() => requestAnima
 })))`
 
 /**
- * A browser names at most five elements per shift, and none that has been removed. Times change every second, the
- * parts of a bar show numbers by their size, and the buttons of a payment depend on its state. Nobody sees a shift of
- * less than a pixel.
+ * Lists the elements that moved. A browser names at most five per shift, and none that has been removed. Leaves out
+ * elements that may move: times, which change every second, the parts of a bar, whose widths show numbers, and the
+ * buttons of a payment, which depend on its state. Also leaves out shifts of less than a pixel.
  */
 const READ = `new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => {
   const { shifts, wasStale } = endOfWatch()

@@ -134,7 +134,7 @@ export class LedgerFixture {
     await this.#reconcile(paid)
   }
 
-  /** Creates a run with two findings, paid twice and an unknown entry, and closes the first. */
+  /** Creates a run with two findings, an item paid twice and an unknown entry, and closes the first finding. */
   async #reconcile({ outboxId, railType }: Enqueued): Promise<void> {
     const { control } = this.#people[0]
     const entries = [{ outboxId }, { outboxId, amount: '10.51' }, { reference: 'Salary' }]

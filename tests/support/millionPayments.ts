@@ -1,7 +1,7 @@
 /**
  * Script for a page: changes each answer of the API into that of a database with a million payments. Counts become
- * 999,999 and 1,000,000, which are the widest texts; lists get more rows than fit on a screen, and that of leases a
- * full page; ids and amounts become long. The rest of each answer is real.
+ * 999,999 and 1,000,000, which are the widest texts. Lists get more rows than fit on a screen, and the list of leases
+ * gets a full page of 100. Ids and amounts become long. The rest of each answer is real.
  */
 export const MILLION_PAYMENTS = `{
   const sizeOfPage = () => (location.hash.startsWith('#/leases') ? 100 : 25)

@@ -133,7 +133,7 @@ function buildPayment(railType: string, random: Random) {
   return { instructionId: id, idempotencyKey: id, participantId, railType, payload: { amount, currency } }
 }
 
-/** Moves the outcomes of the rail into the last eight days, with their attempt ids, which are ordered by time. */
+/** Spreads the attempts of the rail over the last eight days, and writes the new times into their ids as well. */
 async function spreadOverDays(db: TestDatabase, railType: string, random: Random): Promise<void> {
   const { rows } = await db.queryNoRole<{ attempt_id: string }>(
     `SELECT attempt_id FROM payment_outbox_attempts WHERE rail_type = $1 ORDER BY attempt_id`,
@@ -191,7 +191,7 @@ export async function findDifferences(client: Queryable, statement: PlantedState
   return differences
 }
 
-/** Returns rows that belong to no run, for a rail whose run was killed. Empty if nothing is left of it. */
+/** Returns a text per kind of row that belongs to no run; none if a killed run of this rail left nothing behind. */
 export async function findRemains(client: Queryable, railType: string): Promise<string[]> {
   const { rows } = await client.query<{ what: string; count: bigint | string }>(
     `SELECT 'entries' AS what, count(*) FROM reconciliation_entries e

@@ -104,7 +104,7 @@ export async function makeTestFolder(): Promise<string> {
 }
 
 /**
- * Creates the data folder of a server that was started and stopped. Copies the cluster of the run if there is one,
+ * Creates a data folder, then starts and stops a server in it. Copies the run's cluster template if there is one,
  * because initdb takes most of a second.
  */
 export async function createStoppedServer(dataDir: string): Promise<void> {

@@ -277,7 +277,7 @@ describe('an actor gateway', () => {
     }
   })
 
-  test('makes isActorGateway true for keys, and for names only if the login may name people', async () => {
+  test('has isActorGateway("keys") true, and isActorGateway("names") only if it may name people', async () => {
     const { control } = await gatewayLogin(false)
     expect([await isActorGateway(control, 'keys'), await isActorGateway(control, 'names')]).toEqual([true, false])
     const naming = await gatewayLogin(true)

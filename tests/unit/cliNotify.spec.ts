@@ -154,7 +154,7 @@ describe('a notice of an alert', () => {
 })
 
 describe('an alert with --notify', () => {
-  test('is sent once, and its end once, by two watching processes, even if they restart', async () => {
+  test('is sent once in total by two watching processes, and so is its end, even if they restart', async () => {
     const channel = channelOf('json')
     let firing = [HELD]
     const both = [notifierOf({ channel, firing: () => firing }), notifierOf({ channel, firing: () => firing })]
@@ -245,7 +245,7 @@ async function load(content: unknown, env: Record<string, string> = {}) {
   return { path, load: () => loadNotifyFile(path, env) }
 }
 
-describe('the file that --notify names', () => {
+describe('the file given with --notify', () => {
   test('can refer to secrets in environment variables and in other files', async () => {
     const given = {
       repeatHours: 1,

@@ -59,7 +59,7 @@ test('the program loads only the requested command, none for --version and all f
   expect(await namesFor('--version', 'unknown')).toEqual(all)
 })
 
-test('the program has every command of the specification', () => {
+test('the program has each command that this spec lists', () => {
   const words = commands.map(({ path }) => path.join(' '))
   expect(words).toEqual(
     expect.arrayContaining([

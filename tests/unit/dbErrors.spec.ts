@@ -222,7 +222,7 @@ describe('SQLSTATEs of PostgreSQL', () => {
     }
   })
 
-  /** SQLSTATEs whose condition names the oldest supported server does not have. */
+  /** SQLSTATEs that have no condition name on the oldest supported server. */
   const NOT_RAISABLE_BY_NAME = new Set(['25P04'])
 
   test.for([
@@ -287,7 +287,7 @@ describe('a DatabaseError', () => {
     return thrown
   }
 
-  test('contains no parameter and no row value, neither in its stack nor in its cause', async () => {
+  test('contains no parameter or row value, not even in its stack or cause', async () => {
     // With this setting the server lists the parameters of a failed statement in CONTEXT.
     await fixture.admin.query(`ALTER ROLE ${fixture.login} SET log_parameter_max_length_on_error = -1`)
     for (const error of await failures()) {

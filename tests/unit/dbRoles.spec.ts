@@ -86,7 +86,7 @@ test('a connection restores its role before it is reused if a statement changed 
   expect(await pid()).toEqual(before)
 })
 
-test('the connection restores its role after a function call in SQL text changed it', async () => {
+test('a connection restores its role after SQL text called a function that changed the role', async () => {
   await fixture.admin.query(`
     CREATE FUNCTION symphony.leave(name text) RETURNS text LANGUAGE sql AS
       $$SELECT pg_catalog.set_config('role', name, false)$$; GRANT USAGE ON SCHEMA symphony TO ${fixture.worker}`)

@@ -155,7 +155,7 @@ describe.for(['none', 'transaction'] as const)('a transaction with pooler %s', (
     await expect(attempt).rejects.toBeInstanceOf(TransactionAbortedError)
   })
 
-  test('sends concurrent statements in their order', async () => {
+  test('sends concurrent statements in the order of the calls', async () => {
     const numbers = Array.from({ length: 50 }, (_, n) => n)
     await database.transactionAsRole(fixture.worker, (tx) => Promise.all(numbers.map((n) => tx.query(INSERT, [n]))))
     const { rows } = await fixture.admin.query('SELECT n FROM symphony.entry ORDER BY ctid')
@@ -171,7 +171,7 @@ describe.for(['none', 'transaction'] as const)('a transaction with pooler %s', (
     expect(await entries()).toEqual([1])
   })
 
-  test('can run beside another one, and can be scheduled by the callback of an earlier one', async () => {
+  test('is not refused as nested if it runs beside another, or after the one that scheduled it', async () => {
     const insert = (n: number) => database.transactionAsRole(fixture.worker, (tx) => tx.query(INSERT, [n]))
     await Promise.all([insert(1), insert(2)])
     let later: Promise<unknown> | undefined
@@ -329,7 +329,7 @@ describe('call() of libs/db', () => {
     await expect(refused).rejects.toMatchObject({ code: 'UNDEFINED_FUNCTION', sqlstate: '42883' })
   })
 
-  test('adds a schema that is needed: SQL text without a schema finds no function (42883)', async () => {
+  test('is needed, because SQL text that omits the schema does not find the function (42883)', async () => {
     await expect(fixture.open().queryAsRole(fixture.worker, 'SELECT add_up(1, 2)')).rejects.toMatchObject({
       sqlstate: '42883',
     })

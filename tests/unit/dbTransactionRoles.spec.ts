@@ -58,7 +58,7 @@ describe.for(['none', 'transaction'] as const)('asRole with pooler %s', (pooler)
     expect(await entries()).toEqual({ mine: [1, 3], theirs: [2] })
   })
 
-  test('separates the rights of the outer role from those of the callback’s role (42501)', async () => {
+  test('lets neither the outer role nor the callback’s role use the other’s rights (42501)', async () => {
     const theirsAsMine = database.transactionAsRole(fixture.worker, async (tx) => {
       await tx.asRole(fixture.reader, async () => {})
       await tx.query(THEIRS, [1])

@@ -176,7 +176,7 @@ describe('prepared statements of libs/db', () => {
     expect(await askChanging()).toEqual(['1', '1', '1', '1'])
   })
 
-  test('fail only in the first transaction after a table changed (StaleStatementError, retry)', async () => {
+  test('fail only in the first transaction after a table change (retryable StaleStatementError)', async () => {
     await fixture.admin.query('CREATE TABLE symphony.widening (a int); GRANT SELECT ON symphony.widening TO PUBLIC')
     const direct = fixture.open({ connectionsMax: 2 })
     const ask = () =>

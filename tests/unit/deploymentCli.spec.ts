@@ -83,7 +83,7 @@ describe('on the command line', () => {
     expect(JSON.parse(examined.stdout)).toMatchObject({ ok: true, schema: 'elsewhere' })
   })
 
-  test('doctor prints its findings as text or JSON and exits with 1, until deploy --reapply', async () => {
+  test('doctor prints findings as text or JSON and exits with 1; with 0 after deploy --reapply', async () => {
     const db = await database('deployed')
     const env = { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema }
     await db.queryNoRole('DROP INDEX ix_pending_claimable')

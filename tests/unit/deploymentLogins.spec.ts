@@ -75,7 +75,7 @@ async function gateways() {
 }
 
 describe('a login of the HTTP API', () => {
-  test('becomes an actor gateway with api, and may name people only with api+names', async () => {
+  test('is an actor gateway if it requests "api", and may name people only with "api+names"', async () => {
     const name = nameFor('web')
     const request = parseLoginRequest(`${name}=api`)
     for (const [given, naming] of [
@@ -90,7 +90,7 @@ describe('a login of the HTTP API', () => {
     expect(sql).toContain(`SELECT set_actor_gateway('${name}', false);`)
   })
 
-  test('is refused if it requests names without api', () => {
+  test('is refused if it requests "names" without "api"', () => {
     expect(() => parseLoginRequest('web=control+names')).toThrow(/api\+names joined by \+, got "names"/)
   })
 

@@ -181,7 +181,7 @@ describe('the next startEmbedded in a used folder', () => {
     expect(otherProcess.exitCode ?? otherProcess.signalCode).toBeNull()
   })
 
-  test('waits up to startTimeoutMs for a backend that outlived its server (EMBEDDED_START_TIMEOUT)', async () => {
+  test('waits for a backend of a dead server; fails after startTimeoutMs (EMBEDDED_START_TIMEOUT)', async () => {
     // Two servers in one data folder would corrupt the data.
     const dataDir = await usedDataDir()
     const first = await startEmbedded({ dataDir })

@@ -191,7 +191,7 @@ describe('an API key sent to the HTTP server', () => {
     expect((await fixture.call(`/v1/instructions/${EXAMPLE.instructionId}`, { headers })).status).toBe(200)
   })
 
-  test('can be replaced by the access token of the process, which grants every scope', async () => {
+  test('is not needed if a request has the access token of the process, which grants every scope', async () => {
     expect(await bodyOf(await fixture.call('/v1/me'))).toMatchObject({
       owner: 'access-token',
       scopes: SCOPES,
@@ -236,7 +236,7 @@ describe('an API key sent to the HTTP server', () => {
     expect(fixture.logged()).not.toContain(TOKEN)
   })
 
-  test('enqueues only for the participants to which it is restricted, alone and in a batch', async () => {
+  test('enqueues single payments and batches only for the participants to which it is restricted', async () => {
     const { key } = await createKey(db, { scopes: ['ingest'], owner: 'shop', participants: ['mine'] })
     const post = (path: string, body: object) =>
       fixture.call(path, {
@@ -256,7 +256,7 @@ describe('an API key sent to the HTTP server', () => {
     expect(rows).toEqual([{ instruction_id: 'bound-1' }])
   })
 
-  test('sees only items of participants to which it is restricted: lists, searches, proposals', async () => {
+  test('sees only items of its participants in lists, searches and proposals', async () => {
     const item = await enqueue(db, { participantId: 'mine-alone' })
     const { key } = await createKey(db, { scopes: ['read'], owner: 'shop', participants: ['mine-alone'] })
     const headers = { authorization: `Bearer ${key}` }
@@ -276,7 +276,7 @@ describe('an API key sent to the HTTP server', () => {
 const NO_ROLE = new Set(['/v1/me', '/v1/session', '/v1/stream', '/v1/alerts', '/v1/databases', '/metrics'])
 
 describe('the database role of a route', () => {
-  test('causes 500 if it is symphony_auth, on every route that queries the database', async () => {
+  test('is used by every route that queries the database: symphony_auth in its place causes 500', async () => {
     const authRole = db.as('symphony_auth')
     const broken = await openHttpFixture(db, {
       roles: {
@@ -295,7 +295,7 @@ describe('the database role of a route', () => {
     }
   })
 
-  test('is unavailable on operate and ingest routes if the login is no gateway (OPERATE_UNAVAILABLE)', async () => {
+  test('is unavailable to operate and ingest if the login is no gateway (OPERATE_UNAVAILABLE)', async () => {
     const dumb = await openHttpFixture(db, { roles: { mayActFor: async () => false } })
     onTestFinished(() => dumb.close())
     await unchanged(async () => {
@@ -335,7 +335,7 @@ describe('on an HTTP server,', () => {
     expect([(await me(one)).status, (await me(one)).status]).toEqual([200, 429])
   })
 
-  test('the rate limit counts a long body as several requests, at most as the whole burst', async () => {
+  test('the rate limit counts a long body as several requests, but never as more than the burst', async () => {
     const clock = new HandClock()
     const limited = await openHttpFixture(db, { limits: { requestsPerSecond: 2 }, clock })
     onTestFinished(() => limited.close())

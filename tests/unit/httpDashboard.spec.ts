@@ -54,7 +54,7 @@ describe('dashboard files', () => {
     },
   )
 
-  test('answer HEAD / without a key and without a body', async () => {
+  test('answer HEAD / with headers and no body, and need no key', async () => {
     const response = await fetch(fixture.address, { method: 'HEAD' })
     expect([response.status, await response.text()]).toEqual([200, ''])
     expect(response.headers.get('content-length')).toBe(String(PAGE.length))

@@ -331,7 +331,7 @@ describe('a statement of a participant', () => {
     }
   })
 
-  test('is refused for an unknown or foreign participant, and for an invalid period', async () => {
+  test('is refused for an unknown participant, one that the key may not see, and an invalid period', async () => {
     expect(await problemOf(await fixture.call(statementAt('nobody-here')))).toMatchObject({ code: 'UNKNOWN_NAME' })
     for (const period of ['from=2026-02-30&to=2026-03-01', 'from=2026-02-01&to=2026-02-01', 'from=2026-02-01']) {
       const problem = await problemOf(await fixture.call(statementAt('even', period)))

@@ -181,7 +181,7 @@ describe('malformed or oversized bodies', () => {
     expect(await rowHashes(db)).toEqual(before)
   })
 
-  test('are refused over 4 MiB (413) on the batch route, and parsed below that size (422)', async () => {
+  test('get 413 above 4 MiB on the batch route; below that size they are parsed and get 422', async () => {
     expect(await problemOf(await postBatch(5_242_880))).toMatchObject({ status: 413, code: 'BODY_TOO_LARGE' })
     expect(await problemOf(await postBatch(3_145_728))).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION' })
   })

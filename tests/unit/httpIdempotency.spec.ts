@@ -83,7 +83,7 @@ describe('an Idempotency-Key that is already in use', () => {
     expect(await countItems(idempotencyKey)).toBe(0)
   })
 
-  test('stays in use after its owner’s API key is rotated; other owners may use the same key', async () => {
+  test('stays in use if the API key of its owner is rotated, and is free for every other owner', async () => {
     const key = randomUUID()
     const first = await createKey(db, { scopes: ['ingest'], owner: 'shop' })
     expect((await postAs(first.key, buildBody('D-1'), key)).status).toBe(201)

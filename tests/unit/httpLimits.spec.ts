@@ -50,7 +50,7 @@ test('a limit is proposed by one person, approved by another, and then holds pay
   })
 })
 
-test('a proposed removal of a limit blocks other proposals for that limit, and is withdrawn once', async () => {
+test('a proposed removal of a limit blocks other proposals for it; only one withdrawal succeeds', async () => {
   const { proposalId } = await bodyOf(await ask('/v1/limits/none/remove', { reason: 'over' }))
   expect(await problemOf(await ask('/v1/limits', { name: 'none', rule: RULE, reason: 'more' }))).toMatchObject({
     status: 409,

@@ -181,7 +181,7 @@ describe('an OIDC access token', () => {
   })
 })
 
-test('participantsClaim restricts a token to its participants; one without the claim gets 401', async () => {
+test('participantsClaim limits a token to its participants; a token without the claim gets 401', async () => {
   const bound = await openHttpFixture(db, { oidc: readOidcOptions(SETTINGS({ participantsClaim: 'tenants' })) })
   onTestFinished(() => bound.close())
   const item = await enqueue(db, { participantId: 'oidc-mine' })

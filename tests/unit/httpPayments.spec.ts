@@ -72,7 +72,7 @@ async function pages(path: string, limit: number): Promise<string[]> {
 }
 
 describe('GET /v1/outbox', () => {
-  test('returns each payment once over all pages, by participant (newest first), rail or state', async () => {
+  test('returns each payment once over all pages of a participant, a rail or a state', async () => {
     const participantId = 'paged'
     const batch = Array.from({ length: 23 }, () => buildInstruction({ participantId, railType: 'paged-rail' }))
     const made = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), batch)
@@ -109,7 +109,7 @@ describe('GET /v1/outbox', () => {
     ])
   })
 
-  test('finds a payment by the idempotency key of the caller that enqueued it over HTTP', async () => {
+  test('finds a payment by its idempotency key only for the caller that enqueued it over HTTP', async () => {
     const instruction = buildInstruction()
     const other = await enqueue(db, { idempotencyKey: instruction.idempotencyKey })
     const { items }: OutboxPage = JSON.parse(await (await post({ instructions: [instruction] })).text())
@@ -327,7 +327,7 @@ describe('GET /v1/outbox/{outboxId}', () => {
     })
   })
 
-  test('returns for each ledger row the bytes that its hash covers (/proof)', async () => {
+  test('has a subroute /proof, which returns the bytes that the hash of each ledger row covers', async () => {
     const item = await enqueueUnknown(db, { payload: { note: 'ü€😀' } })
     await acted('alice', `/v1/holds/${item.outboxId}/resolve`, { decision: 'RETRY', reason: 'try again' })
     const proof = await get<Proof>(`/v1/outbox/${item.outboxId}/proof`)

@@ -99,7 +99,7 @@ describe('an instruction on a rail with field classes', () => {
 })
 
 describe('GET /v1/outbox/{outboxId}/proof', () => {
-  test('masks fields and omits their raw records; payloads=plain returns the raw records', async () => {
+  test('returns masked payloads instead of their raw records; payloads=plain returns raw records', async () => {
     const { outboxId, ...masked } = await proofOf('masked')
     expect(JSON.stringify(masked)).not.toContain(IBAN)
     expect(masked.rows.map(({ record }) => record === null)).toEqual([false, true])

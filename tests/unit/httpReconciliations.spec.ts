@@ -86,7 +86,7 @@ async function storesNothing(body: () => Promise<void>): Promise<void> {
 }
 
 describe('a statement uploaded over HTTP', () => {
-  test('is compared; its finding shows payment and bank entries, and a person closes it once', async () => {
+  test('is compared; the finding shows the payment and its bank entries, and can be closed once', async () => {
     const [day, outboxId] = [nextDay(), await dispatched('twice')]
     const file = line(outboxId, day) + line(outboxId, day, { bankReference: 'BK-again' })
     const answer = await bodyOf(await upload(file))
@@ -179,7 +179,7 @@ describe('a statement uploaded over HTTP', () => {
 })
 
 describe('runs and findings over HTTP', () => {
-  test('are paged; findings are ordered by severity, runs by time, newest first', async () => {
+  test('are paged; findings have the highest severity first, runs the newest first', async () => {
     const day = nextDay()
     const [first, second] = [await dispatched('page-1'), await dispatched('page-2')]
     const reversed = { direction: 'credit', reversal: true, returnCode: 'AC04', bankReference: 'BK-page-return' }

@@ -295,7 +295,7 @@ describe('a failed identity provider', () => {
 })
 
 describe('a session of the dashboard', () => {
-  test('is refused on every route without the dashboard’s header or origin, and changes nothing', async () => {
+  test('is refused in a cross-site request to any route (CROSS_SITE_REQUEST), and changes nothing', async () => {
     const cookie = await signIn()
     const routes = fixture.routes.filter(({ access }) => access !== 'open' && access !== 'signature')
     expect(routes.length).toBeGreaterThan(35)

@@ -63,7 +63,7 @@ test('a server created from a Symphony accepts payments of its rails and shows t
   expect(metrics).toContain('rail_answers_total{rail="bank",answer="success"} 1')
   const name = decodeURIComponent(new URL(url).pathname.slice(1))
   expect(await (await call('/v1/databases')).json()).toMatchObject({ databases: [{ name, state: 'up' }] })
-  // The server itself hashes the destinations of blocks that are sealed and projected.
+  // The server itself hashes the destinations of payments whose blocks are sealed and projected.
   await sealLedger(db)
   while ((await new LedgerProjector(db.as('symphony_executor')).runOnce()).more);
   await vi.waitFor(
@@ -103,7 +103,7 @@ test('a server with a fleet lists the databases of the fleet', async () => {
   expect(await (await call('/v1/databases')).json()).toMatchObject({ databases: [{ name: 'north', state: 'up' }] })
 })
 
-test('createHttpServer refuses a Symphony without a url, other objects, and a short search key', () => {
+test('createHttpServer refuses a short search key, a non-Symphony, and a Symphony without a url', () => {
   expect(() => createHttpServer({ symphony: new Symphony() })).toThrow(
     expect.objectContaining({ code: 'DATABASE_URL_MISSING' }),
   )

@@ -265,7 +265,7 @@ describe('loss of a lease', () => {
     expect(() => lease.throwIfLost()).toThrow(lease.signal.reason)
   })
 
-  test('PRIM-POSTGRES-LEASE-007 makes throwIfLost throw past the local deadline, needing no timer', async () => {
+  test('PRIM-POSTGRES-LEASE-007 makes throwIfLost throw after the local deadline, with no timer', async () => {
     const clock = movableClock()
     const lease = await acquire(buildResource(), {}, new Leases(db.as('symphony_executor'), { clock }))
     clock.moveMs = 585_000

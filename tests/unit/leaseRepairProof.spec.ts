@@ -102,7 +102,7 @@ describe('an expired outbox lease', () => {
     expect(await eventRows(db, lease.outboxId)).toEqual([])
   })
 
-  test('is repaired once: a second run repairs and appends nothing', async () => {
+  test('is repaired once: a second run repairs nothing, and adds no row to the ledger', async () => {
     const expired = await leases(10)
     await expireAll(expired)
     expect(await repair()).toHaveLength(10)

@@ -106,7 +106,7 @@ describe('a row in binary form', () => {
   })
 
   test.each(KINDS)(
-    'decodes to the text that PostgreSQL prints; the block entry has the row’s SHA-256 hash: %s',
+    'decodes to the text that PostgreSQL prints; the block entry has its SHA-256 hash: %s',
     async (kind) => {
       const sent = await readRowPage(odd, kind, NEWEST_FORMAT, null, null, 1_000)
       const table = `${quoteIdentifier(ODD)}.${TABLE_OF[kind]}`

@@ -170,7 +170,7 @@ test('FaultLog writes the first fault of a kind, then one line per interval with
   await expect.poll(isLogged, POLL_OPTIONS).toBeGreaterThan(1)
 })
 
-test('logEvents logs repeated faults of relayer, repair and sealer once each, whatever the item', () => {
+test('logEvents logs 50 equal faults of one worker as one line, even if their items differ', () => {
   const { log, lines } = listen()
   const logEvent = { relayer: logEvents(log), repair: logEvents(log), sealer: logEvents(log) }
   const error = Object.assign(new Error('refused'), { code: 'CONNECT_FAILED' })

@@ -163,7 +163,7 @@ describe.each(actors)('in a session of the %s,', (actor) => {
     expect(await rowHashes(db)).toEqual(before)
   })
 
-  test('every row of every table is unchanged after the statements above', async () => {
+  test('the statements of these tests leave every row of every table unchanged', async () => {
     expect(await rowHashes(db)).toEqual(before)
   })
 })

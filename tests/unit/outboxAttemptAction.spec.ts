@@ -102,15 +102,15 @@ describe.for(['repair', 'takeover'] as const)('an expired lease recorded by %s',
     return actions(lease.outboxId)
   }
 
-  test('gets action expired and an unknown outcome', async () => {
+  test('gets the action “expired” and an unknown outcome if it has no dispatch mark', async () => {
     expect(await expire(await enqueueAndClaim(db))).toEqual(['ZOMBIE_REQUEUE expired unknown'])
   })
 
-  test('gets action expired and a known outcome if its dispatch mark shows no call', async () => {
+  test('gets the action “expired” and a known outcome if its dispatch mark shows no call', async () => {
     expect(await expire(await enqueueAndClaim(db, {}, { marked: true }))).toEqual(['ZOMBIE_REQUEUE expired'])
   })
 
-  test('gets action expired and an unknown outcome if its dispatch mark shows a call', async () => {
+  test('gets the action “expired” and an unknown outcome if its dispatch mark shows a call', async () => {
     const lease = await enqueueAndClaim(db, {}, { marked: true })
     await beginOutboxDispatch(db.as('symphony_executor'), lease, WORKER)
     expect(await expire(lease)).toEqual(['ZOMBIE_REQUEUE expired unknown'])
@@ -118,7 +118,7 @@ describe.for(['repair', 'takeover'] as const)('an expired lease recorded by %s',
 })
 
 test.each(['DISPATCHED', 'FAILED'] as const)(
-  'a two-person decision %s is recorded with action decided',
+  'a two-person decision %s is recorded with the action “decided”',
   async (decision) => {
     const { outboxId } = await enqueueUnknown(db)
     await approve(bob, await propose(alice, outboxId, decision))

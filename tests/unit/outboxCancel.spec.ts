@@ -252,7 +252,7 @@ describe('cancel_outbox_item', () => {
     ])
   })
 
-  test('records the owner of the gateway’s API key, and refuses a key of scope read (P7016)', async () => {
+  test('records the owner of the gateway’s API key as actor; refuses a key of scope read (P7016)', async () => {
     const { database } = await gatewayOf(db)
     const act = async (scope: 'ingest' | 'operate' | 'read') => {
       const { outboxId } = await enqueue(db)
@@ -296,7 +296,7 @@ describe('cancel_outbox_instruction', () => {
     expect(await ledger(db, outboxId)).toEqual(['1 FAILED'])
   })
 
-  test('cancels the newest redrive of a payment by the key of its first item', async () => {
+  test('cancels the newest redrive of a payment if given the key of its first item', async () => {
     const item = await enqueueFailed(db)
     const second = await redrive(item.outboxId)
     await complete(db, await claimOnly(db, item.railType), { state: 'FAILED' })
@@ -616,7 +616,7 @@ describe('cancelled items', () => {
     })
   })
 
-  test('have a full trail whose replay ends without a pending row', async () => {
+  test('can be replayed from their events if full_trail is on; the replay ends with no pending row', async () => {
     await withTestDatabase(async (own) => {
       await own.queryNoRole('UPDATE symphony_settings SET full_trail = true')
       const { outboxId } = await enqueue(own)

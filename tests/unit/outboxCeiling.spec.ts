@@ -181,19 +181,22 @@ describe('a retry granted beyond the ceiling', () => {
     })
   })
 
-  test.for(['repair', 'takeover'] as const)('ends in a hold if its lease expires and is recorded by %s', async (by) => {
-    const item = await granted()
-    await claimOnly(db, item.railType)
-    await db.expireLease(item.outboxId)
-    if (by === 'repair') await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
-    expect(await claim(db, item.railType)).toEqual([])
-    expect(await lastOf(item)).toBe('21 ZOMBIE_REQUEUE')
-    expect(await pendingRow(db, item.outboxId)).toMatchObject({
-      hold_reason: 'RETRY_CEILING',
-      outcome_unknown: true,
-      attempt_count: 20,
-    })
-  })
+  test.for(['repair', 'takeover'] as const)(
+    'ends in a hold if its lease expires and %s records the expiry',
+    async (by) => {
+      const item = await granted()
+      await claimOnly(db, item.railType)
+      await db.expireLease(item.outboxId)
+      if (by === 'repair') await repairExpiredLeases(db.as('symphony_executor'), 100, 'repair-1')
+      expect(await claim(db, item.railType)).toEqual([])
+      expect(await lastOf(item)).toBe('21 ZOMBIE_REQUEUE')
+      expect(await pendingRow(db, item.outboxId)).toMatchObject({
+        hold_reason: 'RETRY_CEILING',
+        outcome_unknown: true,
+        attempt_count: 20,
+      })
+    },
+  )
 
   test('is not used up when its lease is released', async () => {
     const item = await granted()

@@ -382,7 +382,7 @@ describe('a takeover of an expired lease', () => {
     expect(unleased).toEqual([{ outboxId: held, railType, holdReason: 'OUTCOME_UNKNOWN' }])
   })
 
-  test('requeues items beyond the batch size, with a ledger row, and reports them to onUnleased', async () => {
+  test('requeues the item if the batch is full, adds a ledger row, and is reported to onUnleased', async () => {
     const { railType } = buildInstruction()
     const silent = [
       await enqueueAndClaim(db, { railType }),

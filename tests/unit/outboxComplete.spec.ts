@@ -67,18 +67,15 @@ describe('complete_outbox_attempt', () => {
   test.for([
     ['DISPATCHING', 'P7003', /^INVALID_COMPLETION_STATE: /],
     ['RETRYABLE', 'P7002', /^LEASE_LOST: /],
-  ] as const)(
-    'refuses a call by another worker that gives the state as the enum value %s (%s)',
-    async ([state, code, message]) => {
-      const { outboxId, leaseToken } = await enqueueAndClaim(db)
-      const worker = await db.connect('symphony_executor')
-      const completion = `SELECT * FROM complete_outbox_attempt($1, $2, 'other', '${state}'::outbox_attempt_state)`
-      expect(await failureOf(worker.query(completion, [outboxId, leaseToken]))).toMatchObject({
-        code,
-        message: expect.stringMatching(message),
-      })
-    },
-  )
+  ] as const)('refuses the enum value %s from another worker with SQLSTATE %s', async ([state, code, message]) => {
+    const { outboxId, leaseToken } = await enqueueAndClaim(db)
+    const worker = await db.connect('symphony_executor')
+    const completion = `SELECT * FROM complete_outbox_attempt($1, $2, 'other', '${state}'::outbox_attempt_state)`
+    expect(await failureOf(worker.query(completion, [outboxId, leaseToken]))).toMatchObject({
+      code,
+      message: expect.stringMatching(message),
+    })
+  })
 })
 
 describe('a completion of an outbox item', () => {

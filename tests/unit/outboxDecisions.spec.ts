@@ -305,7 +305,7 @@ describe('RETRY of a held item', () => {
 
 describe('a two-person decision', () => {
   test.for(['DISPATCHED', 'FAILED'] as const)(
-    'writes one ledger row %s with number, actor and reason',
+    'adds one %s attempt with the next number, the approver and the reason',
     async (state) => {
       const item = await enqueueUnknown(db)
       const proposalId = await propose(olga, item.outboxId, state, 'the bank confirmed it in writing')
@@ -335,7 +335,7 @@ describe('a two-person decision', () => {
   )
 
   test.for(['DISPATCHED', 'FAILED'] as const)(
-    'is final if it is %s; a later hold, DISPATCHED, FAILED or RETRY is refused (P7001)',
+    'is final if it is %s; a later hold or hold resolution is refused (P7001)',
     async (state) => {
       const { outboxId } = await enqueueHeld(db, olga)
       await approve(pavel, await propose(olga, outboxId, state))
@@ -395,7 +395,7 @@ describe('the recorded actor', () => {
     expect((await attemptRows(db, outboxId)).map((row) => row.worker_id)).toEqual([`boris@bank via ${gateway.name}`])
   })
 
-  test('is one person, by API key or by name, and cannot approve their own proposal (P7007)', async () => {
+  test('is the same person by API key as by name, and cannot approve their own proposal (P7007)', async () => {
     const other = await createPerson(db, 'gateway_too')
     await db.queryNoRole('SELECT set_actor_gateway($1, true)', [other.name])
     const { key } = await createKey(db, { scopes: ['operate'], owner: 'Anna@bank' })

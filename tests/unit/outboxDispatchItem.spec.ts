@@ -220,7 +220,7 @@ describe('the action of an attempt', () => {
       'DISPATCHED',
       { item: { ...unknown, evidence: { ...endedBefore(60_000), lateOutcome: paidLate } } },
     ],
-  ])('is %s for %s', async (action, _, state, circumstances) => {
+  ])('is "%s" for %s', async (action, _, state, circumstances) => {
     const { result } = await dispatch(circumstances)
     expect(result).toMatchObject({ kind: 'complete', outcome: { state } })
     expect(result.kind === 'complete' ? (result.outcome.action ?? 'sent') : 'none').toBe(action)

@@ -56,7 +56,7 @@ function leaseItem(railType: string, expiryStreak = 0): LeasedItem {
   return new LeasedItem(item, systemClock.monotonicMs(), 60_000, systemClock)
 }
 
-/** Adds items, tells the queue at once that the items it returned are released, and returns these items. */
+/** Adds items. Returns the batch-mates to release, and tells the queue at once that they are released. */
 function addAndRelease(queue: DispatchQueue, items: readonly LeasedItem[]): LeasedItem[] {
   const batchMates = queue.add(items)
   if (batchMates.length > 0) queue.batchMatesReleased()

@@ -89,7 +89,7 @@ describe('a new outbox item', () => {
     expect(second.outboxId.slice(0, 13) >= first.outboxId.slice(0, 13)).toBe(true)
   })
 
-  test('commits or rolls back with the application’s own transaction and client', async () => {
+  test('commits or rolls back with a transaction that the application opened on its own client', async () => {
     const shop = await db.createLogin('shop', { roles: ['symphony_ingest'], inherit: true })
     await db.queryNoRole(`CREATE TABLE shop_orders (id text); GRANT INSERT, SELECT ON shop_orders TO "${shop.name}"`)
     const client = await shop.connect()

@@ -124,7 +124,7 @@ describe('an epoch', () => {
     expect(scansOf(execution, 'dispatch_epochs')).toMatchObject([
       { type: 'Index Scan', index: 'dispatch_epochs_pkey', rows: 1 },
     ])
-    // Allows a few more pages, because the index has grown, but not its 5,000 rows.
+    // Allows a few more pages, because the index has grown. A scan of the 5,000 rows would read many more.
     expect(epochCheckStatement(execution).buffers).toBeLessThanOrEqual(afterOne.buffers + 3)
   })
 })
@@ -304,7 +304,7 @@ describe('while dispatch is frozen', () => {
     expect(kept).toMatchObject({ eventType: 'LATE_OUTCOME' })
   })
 
-  test('the next check sets outcome_unknown on items enqueued before the freeze only', async () => {
+  test('the next check sets outcome_unknown only on items enqueued before the freeze', async () => {
     const leased = await enqueueAndClaim(db)
     const [due, held, scheduled] = [
       await enqueue(db),
@@ -363,7 +363,7 @@ describe('while dispatch is frozen', () => {
     expect(await isOpen()).toBe(true)
   })
 
-  test('a second restore freezes dispatch again and marks newer items as unknown', async () => {
+  test('a restore starts a second freeze, and items enqueued before it get an unknown outcome', async () => {
     await check()
     await freeze()
     await check()

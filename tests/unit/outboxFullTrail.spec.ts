@@ -177,7 +177,7 @@ describe('a replay of the full trail', () => {
     return column === 'dispatch_mark' ? `'begun'` : ofType[rows[0]!.type]!
   }
 
-  /** Condition per column that finds a row in which the constraints allow a change of that column only. */
+  /** Condition per column. It finds a row in which the constraints allow that column to change alone. */
   const ROWS: Readonly<Record<string, string>> = {
     claimed_by: 'lease_token IS NOT NULL',
     lease_expires_at: 'lease_token IS NOT NULL',

@@ -143,7 +143,7 @@ function buildBatch(name: string, keys: readonly string[]): OutboxInstruction[] 
   return keys.map((idempotencyKey, index) => buildInstruction({ instructionId: `${name}-${index}`, idempotencyKey }))
 }
 
-describe('two transactions with one key and two instructions', () => {
+describe('two transactions that use the same key for different instructions', () => {
   test.each([
     ['refused (P7014) if the first commits', 'COMMIT', { sqlstate: 'P7014' }],
     ['enqueued if the first rolls back', 'ROLLBACK', { created: true }],

@@ -220,7 +220,7 @@ describe('a late success', () => {
     expect(third).toMatchObject({ outcomeUnknown: true, evidence: { lateOutcome: PAID } })
   })
 
-  test('takes precedence over an earlier RETRYABLE and over all later late outcomes', async () => {
+  test('replaces an earlier late RETRYABLE as evidence, and no later report replaces it', async () => {
     const { lost, next } = await takenOver()
     await report(lost, { state: 'RETRYABLE', errorCode: 'TIMEOUT' })
     expect((await pendingRow(db, lost.outboxId))!.late_outcome).toMatchObject({ state: 'RETRYABLE' })
@@ -314,7 +314,7 @@ describe('a terminal outcome', () => {
 })
 
 describe('a repeated late outcome', () => {
-  test('writes one event and returns the result of the first report', async () => {
+  test('adds no second event and returns the result of the first report', async () => {
     const lease = await expiredLease()
     const first = await report(lease, PAID)
     expect(await report(lease, PAID)).toEqual(first)
@@ -323,7 +323,7 @@ describe('a repeated late outcome', () => {
     expect(await eventRows(db, lease.outboxId)).toHaveLength(1)
   })
 
-  test('writes one TERMINAL_BLOCKED if it contradicts the terminal outcome', async () => {
+  test('adds no second TERMINAL_BLOCKED if it contradicts the terminal outcome', async () => {
     const { lost, next } = await takenOver()
     await complete(db, next, { state: 'DISPATCHED', railReference: 'ref-2' }, SUCCESSOR)
     const first = await report(lost, PAID)

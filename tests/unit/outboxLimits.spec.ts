@@ -270,7 +270,7 @@ describe('an approval limit', () => {
     expect(await claimOnly(db, subject.railType)).toMatchObject({ outboxId })
   })
 
-  test('holds a payment that a person proposes; after its approval, a count limit includes it', async () => {
+  test('holds a proposed payment above its amount; a count limit counts it once it is approved', async () => {
     const subject = buildSubject()
     await setLimit(approvalAbove('10', 1, { railType: subject.railType }))
     const name = await setLimit(countPerDay('5', { railType: subject.railType }))
@@ -532,7 +532,7 @@ describe('the hold reason LIMIT_UNREADABLE', () => {
     expect(await payAll([dollars])).toEqual(['LIMIT_UNREADABLE'])
   })
 
-  test('needs two people to release if the approval limit does; only count limits include the item', async () => {
+  test('needs two people to release if approvals is 2; only count limits then count the item', async () => {
     const subject = buildSubject()
     await setLimit(approvalAbove('100', 2, subject))
     const amount = await setLimit(amountPerDay('100', subject))

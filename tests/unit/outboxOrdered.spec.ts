@@ -346,7 +346,7 @@ describe('a successor whose enqueue overlaps the completion of the head', () => 
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('is claimed in order if three successors are enqueued', async () => {
+  test('is claimed in its turn if the same transaction enqueues three successors', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const ids = [await stream.enqueueOn(enqueuer), await stream.enqueueOn(enqueuer), await stream.enqueueOn(enqueuer)]
     await completeOn(completer, lease)
@@ -436,7 +436,7 @@ describe('a successor whose enqueue overlaps the completion of the head', () => 
     expect(await stream.claimed()).toEqual([second])
   })
 
-  test('is claimed in order if a REPEATABLE READ completion of the head overlaps another enqueue', async () => {
+  test('is claimed after an earlier successor if the completion of the head is REPEATABLE READ', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
     const second = await stream.enqueueOn(enqueuer)
     await enqueuer.query('COMMIT')

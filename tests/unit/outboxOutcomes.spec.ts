@@ -44,7 +44,7 @@ const executor = db.as('symphony_executor')
 
 type Outcome = JsonObject & { readonly outcomeNo: number; readonly state: string }
 
-/** Returns the outcome messages of a payment in order. Their stream is named by the outbox id of its first item. */
+/** Returns the outcome messages of a payment in order. Their participant is the id of the payment's first item. */
 async function outcomes(firstId: string): Promise<Outcome[]> {
   const { rows } = await db.queryNoRole<{ payload: Outcome }>(
     `SELECT payload FROM payment_outbox_pending WHERE participant_id = $1 AND is_message ORDER BY sequence_id`,
@@ -121,7 +121,7 @@ describe('an outcome message', () => {
     expect((await readFailedItems(db.as('symphony_readonly'), undecided)).items).toEqual([])
   })
 
-  test('goes to the own topic of a replacement in a batch, or else to the replaced payment’s topic', async () => {
+  test('goes to a replacement’s own topic in a batch, else to that of the replaced payment', async () => {
     const [own, inherited] = [await enqueueFailed(db, withTopic()), await enqueueFailed(db, withTopic())]
     const other = withTopic()
     const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [
@@ -174,7 +174,7 @@ describe('an outcome message', () => {
     expect(await states(lease.outboxId)).toEqual(['1 DISPATCHED'])
   })
 
-  test('is sent for each payment of a batch that has a topic, and for no other', async () => {
+  test('is sent for each payment with a topic in a batch, and for no other payment', async () => {
     const railType = `rail-${randomUUID()}`
     const items = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [
       buildInstruction(withTopic({ railType })),
@@ -361,13 +361,13 @@ const PATHS: Readonly<Record<string, () => Promise<readonly [firstId: string, se
   },
 }
 
-describe('the paths that can end, hold or release a payment', () => {
+describe('SQL functions that can end, hold or release a payment', () => {
   test.each(Object.entries(PATHS))('send an outcome message: %s', async (_, go) => {
     const [firstId, sent] = await go()
     expect(await states(firstId)).toEqual(sent)
   })
 
-  test('are exactly the SQL functions that write attempts or hold reasons', async () => {
+  test('are exactly those that insert into payment_outbox_attempts or set hold_reason', async () => {
     const { rows } = await db.queryNoRole<{ proname: string }>(
       `SELECT p.proname FROM pg_proc p
        WHERE p.pronamespace = $1::regnamespace

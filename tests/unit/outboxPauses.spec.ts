@@ -351,7 +351,7 @@ describe.for(MARKING_KINDS)('an item enqueued during a resume transaction of its
     }
   })
 
-  test('makes a resume fail (40001) if its snapshot is older than the enqueue', async () => {
+  test('makes a resume fail (40001) if the snapshot of the resume is older than the enqueue', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       await operator.query('COMMIT')
@@ -369,7 +369,7 @@ describe.for(MARKING_KINDS)('an item enqueued during a resume transaction of its
     }
   })
 
-  test('makes a resume fail (40001) if a claim ran after the resume took its snapshot', async () => {
+  test('is not unblocked by a REPEATABLE READ resume if a claim ran after its snapshot (40001)', async () => {
     for (const ordered of flags) {
       const { stream, enqueuer, operator } = await createFixture()
       const item = await stream.enqueueOn(enqueuer, ordered)
@@ -527,7 +527,7 @@ describe.for(MARKING_KINDS)('a resume of a %s', (kind) => {
     expect(await stream.claimed()).toEqual([lease.outboxId])
   })
 
-  test('unblocks the next items if a middle item is decided FAILED during the resume', async () => {
+  test('unblocks the first and third item if the second is decided FAILED during the resume', async () => {
     const stream = new Stream(db)
     await pause(kind, stream)
     const ids = [await stream.enqueue(), await stream.enqueue(), await stream.enqueue()]

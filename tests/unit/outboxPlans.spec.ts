@@ -17,7 +17,7 @@ import { insertMany, PlanRecorder, scansOf, indexesOf, type Execution } from '..
 /**
  * Tests that plans do not depend on when a table was last analysed, and that a claim reads no items that it cannot
  * claim. The tests count rows and pages inside the functions, not time. The tables are analysed while empty, then
- * filled with 20,000 pending items, of which almost none can be claimed, and 15,000 ended ones.
+ * filled with 20,000 pending items that cannot be claimed, 2,000 that can, and 15,000 ended ones.
  */
 
 const LARGE_TABLES = [
@@ -51,8 +51,8 @@ interface Operation {
 }
 
 const OPERATIONS: Readonly<Record<string, Operation>> = {
-  // The two enqueues of many items come first. In an empty database no row exists yet, and the planner then prefers
-  // sequential scans.
+  // The two enqueues of many items come first, so that they also run while no row exists at all. The planner then
+  // prefers sequential scans.
   'enqueue of many items': ingest('enqueue_payment_outbox_batch', async () => {
     const rows = Array.from({ length: BATCH }, () => instructionValues())
     return [0, 1, 2, 3, 4].map((column) => rows.map((row) => row[column]))
@@ -422,7 +422,7 @@ const limitsBeside = (participantId: string, railType: string) => `
     ('own-approval', 'approval', '${railType}', '${participantId}', 'EUR', 1000, NULL, 1, 'ann', now())`
 
 const LIVE_BUCKETS = 100
-/** Buckets of the other limits, and of one own limit: 5,000 expired ones and 100 live ones. */
+/** 30,000 buckets of the other limits. The limit `own-count` has 5,000 expired buckets and 100 live ones. */
 const USAGE = `
   INSERT INTO outbox_limit_usage (limit_name, expires_at, slot_id, used)
   SELECT 'other-' || n % 10000, now() + interval '1 hour', gen_random_uuid(), 1 FROM generate_series(1, 30000) n

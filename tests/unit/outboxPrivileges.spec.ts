@@ -184,7 +184,7 @@ test('every function has an entry in tests/support/sqlFunctions.ts', () => {
   expect([...functions.keys()].toSorted()).toEqual(Object.keys(VOLATILITIES).toSorted())
 })
 
-test('every table and view under test has a row', async () => {
+test('every table and view under test contains at least one row', async () => {
   for (const { name } of relations.values()) {
     const { rows } = await db.queryNoRole(`SELECT $1::text AS name FROM ${name} LIMIT 1`, [name])
     expect(rows).toEqual([{ name }])
@@ -214,7 +214,7 @@ describe.each(ACTORS)('actor %s', (actor) => {
     const outcomes: [right: string, outcome: string][] = []
     for (const { right, sql } of WRITES) outcomes.push([right, await outcomeOf(actor, sql(relation))])
     expect(outcomes.filter(([, outcome]) => !refusals.includes(outcome))).toEqual([])
-    // A relation without a primary key cannot be referenced.
+    // `referencing` returns no statement for a relation without a primary key.
     for (const sql of referencing(relation)) expect(await outcomeOf(actor, sql)).toBe('42501')
   })
 
@@ -272,7 +272,7 @@ describe.each(ACTORS)('actor %s', (actor) => {
   })
 
   test.each(Object.keys(VOLATILITIES).filter((name) => !callersOf(name).some((role) => role === actor)))(
-    'may not call %s (42501)',
+    'cannot call %s (42501)',
     async (name) => {
       const { nulls, signature } = functions.get(name)!
       expect(await outcomeOf(actor, `SELECT ${quoteIdentifier(db.schema)}.${name}(${nulls})`)).toBe('42501')
@@ -296,7 +296,7 @@ describe.each(ACTORS)('actor %s', (actor) => {
 })
 
 describe.each(ROLES)('role %s', (role) => {
-  test.each(Object.keys(VOLATILITIES).filter((name) => callersOf(name).includes(role)))('may call %s', async (name) => {
+  test.each(Object.keys(VOLATILITIES).filter((name) => callersOf(name).includes(role)))('can call %s', async (name) => {
     const { optional = [] } = PUBLIC_FUNCTIONS[name]!
     const given = Object.entries(sound.get(name)!).filter(([argument]) => !optional.includes(argument))
     expect(await outcomeOf(role, callStatement(db, name, Object.fromEntries(given)))).toMatch(/rows$/)

@@ -57,7 +57,7 @@ async function found(outboxId: string): Promise<Record<string, unknown> | undefi
   return rows[0]
 }
 
-/** Returns the counts of a rail other than 0, per minute, hour and day, in total and for one participant. */
+/** Returns the nonzero counts of a rail per minute, hour and day, in total and for one participant. */
 async function counts(railType: string): Promise<Record<string, unknown>> {
   const { rows } = await db.queryNoRole<{ key: string; counts: object }>(
     `SELECT s.grain || ' ' || CASE s.participant_id WHEN '' THEN 'all' ELSE 'one' END AS key,
@@ -340,7 +340,7 @@ describe('searches of the search table', () => {
     })
   })
 
-  test('refuse amounts without a currency, and a sort by time with a currency but no exact amount', async () => {
+  test('refuse amounts without a currency; a sort by time in one currency needs an exact amount', async () => {
     const limit = 9
     for (const wrong of [{ amountMin: '1' }, { amountMax: '1' }, { sort: 'largest' } as const]) {
       await expect(searchProjected(auditor(), { ...wrong, limit })).rejects.toMatchObject({ argument: 'currency' })
@@ -400,7 +400,7 @@ describe('DestinationHasher', () => {
     expect(await narrowProjected(auditor(), [pending.outboxId, randomUUID()], of)).toEqual([pending.outboxId])
   })
 
-  test('hashes no encrypted destination; searches skip undeclared rails and rails encrypted since', async () => {
+  test('hashes no encrypted destination; searches skip undeclared and later encrypted rails', async () => {
     const account = randomUUID()
     const payload = { destination: account }
     const [encrypted, later, undeclared] = [`rail-${randomUUID()}`, `rail-${randomUUID()}`, `rail-${randomUUID()}`]

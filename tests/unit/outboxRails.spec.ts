@@ -79,7 +79,7 @@ describe('a declared rail', () => {
   })
 })
 
-test('a worker declares its rails at its first runOnce() and at its first heartbeat', async () => {
+test('a worker declares its rails at its first runOnce() or its first heartbeat after start()', async () => {
   const round = new OutboxRelayer(db.database, railsOf('round', { '/memo': 'forbidden' }), {
     workerId: 'round-1',
     listen: false,

@@ -164,7 +164,7 @@ describe('finish_reconciliation', () => {
     expect((await reconcileEntries(db, railType, [], later)).counts).toEqual({ ...NOTHING, recordedNotPaid: 1 })
   })
 
-  test('checks payments from the start of its period after a gap of more than four days', async () => {
+  test('starts at its own period, not where the last run stopped, after a gap of over four days', async () => {
     const { railType } = await enqueuePaid(db)
     await reconcileEntries(db, railType, [], { from: daysFromNow(-1), to: daysFromNow(1), settlementDays: 2 })
     const later = { from: daysFromNow(6), to: daysFromNow(9), settlementDays: 2 }
@@ -216,7 +216,7 @@ describe('finish_reconciliation', () => {
     expect(run.counts).toEqual({ ...NOTHING, matched: 1 })
   })
 
-  test('reports no missing debit of a payment that the caller marked as not covered', async () => {
+  test('reports no missing debit of a payment from an account outside the statement', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const uploadId = await stageEntries(control, [])
     await call(control, 'annotate_reconciliation_payments', [uploadId, [outboxId], [null], [null], [false]])
@@ -472,7 +472,7 @@ describe('close_reconciliation_finding', () => {
 })
 
 describe('the stored record of a reconciliation run', () => {
-  test('equals the detail of its event, with the digests of its entries and findings', async () => {
+  test('equals the detail of its event, and its digests match its entries and findings', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const run = await reconcileEntries(db, railType, [{ outboxId }, { outboxId }])
     const { rows } = await db.queryNoRole(

@@ -74,7 +74,7 @@ describe('propose_payment_outbox', () => {
     expect(await replacementOf(replaced)).toBe(item.outboxId)
   })
 
-  test('refuses REPEATABLE READ (40001), an overlong reason, and to replace a due payment (P7017)', async () => {
+  test('refuses REPEATABLE READ (40001), an overlong reason, and replacing a due payment (P7017)', async () => {
     const open = await enqueue(db)
     expect(await reasonOf(proposePaymentOutbox(ingest(), replacing(open), 'again'))).toBe('PENDING')
     const long = proposePaymentOutbox(ingest(), buildInstruction(), 'x'.repeat(1_001))
@@ -149,7 +149,7 @@ describe('an instruction that replaces a payment', () => {
     }
   })
 
-  test('is refused for an unknown id, a message and a payment of another participant (P7017)', async () => {
+  test('is refused if it replaces an unknown id, a message or another participant’s item (P7017)', async () => {
     const { participantId } = await enqueueFailed(db)
     expect(await reasonOf(replace({ outboxId: randomUUID(), participantId }))).toBe('UNKNOWN_PAYMENT')
     const other = await enqueueFailed(db)
@@ -235,14 +235,14 @@ describe('an instruction that replaces a payment', () => {
       outboxId: first.outboxId,
       created: false,
     })
-    // A batch with a new item returns the first item as well.
+    // A batch that also has a new instruction returns the same item for the repeated one.
     expect(await enqueuePaymentOutboxBatch(ingest(), [buildInstruction(), instruction])).toMatchObject([
       { created: true },
       { outboxId: first.outboxId, created: false },
     ])
   })
 
-  test('cannot be repeated with another replaced payment or with none (P7004)', async () => {
+  test('is refused when repeated with another payment to replace, or with none (P7004)', async () => {
     const instruction = replacing(await returned())
     await enqueuePaymentOutbox(ingest(), instruction)
     const { replaces: _replaces, ...without } = instruction
@@ -307,7 +307,7 @@ describe('a replaced payment', () => {
     for (const error of errors) expect(error).toMatchObject({ sqlstate: 'P7017' })
   })
 
-  test('is either redriven or replaced if a redrive and a replacement race, without a deadlock', async () => {
+  test('excludes a concurrent redrive: either redrive or replacement is refused, with no deadlock', async () => {
     for (let round = 0; round < 10; round += 1) {
       const old = await enqueueFailed(db)
       const proposal = await propose(olga, old.outboxId, 'REDRIVE')
@@ -317,7 +317,7 @@ describe('a replaced payment', () => {
     }
   })
 
-  test('blocks a redrive until the transaction of its replacement ends', async () => {
+  test('makes a redrive wait for the open replacement, and fail after its commit (P7006)', async () => {
     const old = await enqueueFailed(db)
     const proposal = await propose(olga, old.outboxId, 'REDRIVE')
     const application = await openConnection(db, 'symphony_ingest')
@@ -347,7 +347,7 @@ describe('a replaced payment', () => {
     })
   })
 
-  test('causes a hold of its replacement’s redrive if reported paid late; no new redrive (P7006)', async () => {
+  test('reported paid late has its replacement’s redrive held; a new redrive fails (P7006)', async () => {
     const lease = await failedLease()
     const second = replacing(lease)
     const { outboxId } = await enqueuePaymentOutbox(ingest(), second)

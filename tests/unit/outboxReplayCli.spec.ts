@@ -151,7 +151,7 @@ test('show --replay fails for an unknown id (ITEM_NOT_FOUND)', async () => {
   }
 })
 
-test('show --replay needs the role symphony_auditor (ROLE_UNAVAILABLE)', async () => {
+test('show --replay fails without the role symphony_auditor (ROLE_UNAVAILABLE)', async () => {
   const { url } = await db.createLogin('reader', { roles: ['symphony_readonly'] })
   const { outboxId } = await enqueue(db)
   const output = await symphony(['show', outboxId, '--replay'], { DATABASE_URL: url, SYMPHONY_SCHEMA: db.schema })

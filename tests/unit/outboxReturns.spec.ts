@@ -153,7 +153,7 @@ describe('record_outbox_return', () => {
     ['an encrypted currency', { amount: '10.50', currency: 'symphony.sealed.v1.abc' }],
     ['an amount with a sign', { amount: '-10.50', currency: 'EUR' }],
     ['an amount as a number', { amount: 10.5, currency: 'EUR' }],
-  ])('records returns without a bound if the payload has %s', async (_, payload) => {
+  ])('does not limit the sum of returns if the payload has %s', async (_, payload) => {
     const { outboxId } = await enqueuePaid(db, { payload })
     await record(outboxId, { amount: '500', reference: 'RT-1' })
     await record(outboxId, { amount: '500', reference: 'RT-2' })

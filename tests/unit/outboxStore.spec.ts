@@ -113,7 +113,7 @@ describe('PRIM-POSTGRES-OUTBOX-002 claim returns at most batchSize ready items',
     })
   })
 
-  test('enqueue puts a message without a key into a new stream, and creates a known id only once', async () => {
+  test('enqueue gives a message without a key its own stream, and creates nothing for a known id', async () => {
     const first = await owner.enqueue({ topic: 'invoices', payload: {} })
     const again = await owner.enqueue({ topic: 'invoices', payload: {}, messageId: first.messageId })
     expect(again).toMatchObject({ outboxId: first.outboxId, created: false })
@@ -287,7 +287,7 @@ describe('payments and messages in one queue', () => {
   }
   const each = Object.entries(verbs).map(([name, verb]) => ({ name, verb }))
 
-  test('claim and claimDue lease no payment, with or without its rail as the topic', async () => {
+  test('claim and claimDue lease no payment, even if a topic has the name of its rail', async () => {
     const payment = await enqueue(db)
     const message = await owner.enqueue({ topic: payment.railType, payload: {} })
     expect(idsOf(await owner.claim({ batchSize: 1_000, topics: [payment.railType] }))).toEqual([message.outboxId])
@@ -314,7 +314,7 @@ describe('payments and messages in one queue', () => {
     expect(await ledger(db, payment.outboxId)).toEqual([])
   })
 
-  test('complete_outbox_attempts for messages returns LEASE_LOST for a payment', async () => {
+  test('complete_outbox_attempts with isMessage: true returns LEASE_LOST for a payment', async () => {
     const executor = db.as('symphony_executor')
     const payment = await claimOnly(db, (await enqueue(db)).railType)
     const outcomes = [{ ...payment, state: 'DISPATCHED', railReference: 'ref' }] as const

@@ -638,22 +638,25 @@ describe('batch functions', () => {
     ['p_not_before', `now() + interval '101 years'`],
     ['p_ordered', 'NULL'],
     ['p_outcome_topic', `E'a\\tb'`],
-  ])('refuse one invalid item among 1,000, and the error has its ordinal: %s, %s (22023)', async (argument, bad) => {
-    const batch = buildBatchOf(1000)
-    const good = {
-      p_not_before: 'array_fill(now(), ARRAY[1000])',
-      p_ordered: 'array_fill(true, ARRAY[1000])',
-      p_outcome_topic: `array_fill('t'::text, ARRAY[1000])`,
-    }
-    const list = { ...batch, ...good }[argument]
-    const spoiled = `ARRAY(SELECT CASE WHEN n = 700 THEN ${bad} ELSE g END FROM unnest(${list}) WITH ORDINALITY AS t(g, n) ORDER BY n)`
-    const error = await failureOf(call('enqueue_payment_outbox_batch', { ...batch, [argument]: spoiled }))
-    expect(error).toMatchObject({
-      code: '22023',
-      message: expect.stringMatching(new RegExp(`^${argument.replace(/s$/, '')} of item 700: expected `)),
-    })
-    expect(await rowHashes(db)).toEqual(before)
-  })
+  ])(
+    'refuse a batch of 1,000 with one invalid item; the error has its ordinal: %s, %s (22023)',
+    async (argument, bad) => {
+      const batch = buildBatchOf(1000)
+      const good = {
+        p_not_before: 'array_fill(now(), ARRAY[1000])',
+        p_ordered: 'array_fill(true, ARRAY[1000])',
+        p_outcome_topic: `array_fill('t'::text, ARRAY[1000])`,
+      }
+      const list = { ...batch, ...good }[argument]
+      const spoiled = `ARRAY(SELECT CASE WHEN n = 700 THEN ${bad} ELSE g END FROM unnest(${list}) WITH ORDINALITY AS t(g, n) ORDER BY n)`
+      const error = await failureOf(call('enqueue_payment_outbox_batch', { ...batch, [argument]: spoiled }))
+      expect(error).toMatchObject({
+        code: '22023',
+        message: expect.stringMatching(new RegExp(`^${argument.replace(/s$/, '')} of item 700: expected `)),
+      })
+      expect(await rowHashes(db)).toEqual(before)
+    },
+  )
 
   test('accept 1,000 items, not 1,001 (22023)', async () => {
     expect(await attempt('enqueue_payment_outbox_batch', buildBatchOf(1000))).toBe('accepted')

@@ -105,7 +105,7 @@ describe('an enqueue with a trace context', () => {
   })
 })
 
-test('encodeTraceContext drops an invalid tracestate, and both if the traceparent is invalid', () => {
+test('encodeTraceContext drops an invalid tracestate; an invalid traceparent gives undefined', () => {
   for (const tracestate of ['x'.repeat(513), 'vendor=é', 'a\r\nb', '', 7, undefined, ['a=1', 'b=2']]) {
     expect(encodeTraceContext(TRACEPARENT, tracestate)).toBe(TRACEPARENT)
   }

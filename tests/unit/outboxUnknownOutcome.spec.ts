@@ -145,7 +145,7 @@ describe('a call that needs a dispatch mark', () => {
     expect(await claimOnly(db, lease.railType)).toMatchObject({ outcomeUnknown: false, attemptCount: 0 })
   })
 
-  test('may begin twice and complete in any state', async () => {
+  test('can begin twice, and can then complete as DISPATCHED, FAILED or RETRYABLE', async () => {
     for (const state of ['DISPATCHED', 'FAILED', 'RETRYABLE'] as const) {
       const lease = await markedLease()
       await begin(lease)
@@ -168,7 +168,7 @@ describe('a call that needs a dispatch mark', () => {
     })
   })
 
-  test('makes the outcome unknown only if its worker places a hold after the call has begun', async () => {
+  test('makes the outcome unknown if the worker holds the item after the call began, not before', async () => {
     for (const begun of [true, false]) {
       const lease = await markedLease()
       if (begun) await begin(lease)
@@ -215,7 +215,7 @@ describe('an item of unknown outcome', () => {
     ])
   })
 
-  test('is held with the reason of the worker, if the worker gives one', async () => {
+  test('is held with the holdReason of a FAILED completion, if the worker gives one', async () => {
     const lease = await unknownLease()
     await complete(db, lease, { state: 'FAILED', holdReason: 'the bank denies it' })
     expect(await pendingRow(db, lease.outboxId)).toMatchObject({ hold_reason: 'the bank denies it' })

@@ -282,32 +282,35 @@ test.for(['supervisor_outbox_status', 'outbox_operational_status'])(
   },
 )
 
-test.for([21, 22])('both status views count the same states after random operations (seed %i)', async (seed) => {
-  await withTestDatabase(async (other) => {
-    const people = [await createPerson(other, 'olga'), await createPerson(other, 'pavel')] as const
-    await new RandomOutbox(other, seed, {
-      ingest: () => other.as('symphony_ingest'),
-      executor: () => other.as('symphony_executor'),
-      people: [() => people[0].control, () => people[1].control],
-    }).run(100)
-    // Moves future due times and expiries by one hour, so that none passes between the two reads.
-    await other.queryNoRole(
-      `UPDATE payment_outbox_pending SET
+test.for([21, 22])(
+  'supervisor_outbox_status counts the states that outbox_operational_status shows (seed %i)',
+  async (seed) => {
+    await withTestDatabase(async (other) => {
+      const people = [await createPerson(other, 'olga'), await createPerson(other, 'pavel')] as const
+      await new RandomOutbox(other, seed, {
+        ingest: () => other.as('symphony_ingest'),
+        executor: () => other.as('symphony_executor'),
+        people: [() => people[0].control, () => people[1].control],
+      }).run(100)
+      // Moves future due times and expiries by one hour, so that none passes between the two reads.
+      await other.queryNoRole(
+        `UPDATE payment_outbox_pending SET
          next_attempt_at = next_attempt_at + CASE WHEN next_attempt_at > clock_timestamp() THEN interval '1 hour' ELSE interval '0' END,
          lease_expires_at = lease_expires_at + CASE WHEN lease_expires_at > clock_timestamp() THEN interval '1 hour' ELSE interval '0' END`,
-    )
-    const row = await supervisor(other)
-    const states = await statesByItem(other)
-    expect(classes(row)).toEqual(countPending(states))
-    const { rows } = await other.queryNoRole<{ pending: bigint; identities: bigint }>(
-      `SELECT (SELECT count(*) FROM payment_outbox_pending) AS pending,
+      )
+      const row = await supervisor(other)
+      const states = await statesByItem(other)
+      expect(classes(row)).toEqual(countPending(states))
+      const { rows } = await other.queryNoRole<{ pending: bigint; identities: bigint }>(
+        `SELECT (SELECT count(*) FROM payment_outbox_pending) AS pending,
          (SELECT count(*) FROM payment_outbox_identities) AS identities`,
-    )
-    expect(row.pending_count).toBe(rows[0]!.pending)
-    expect(Object.values(classes(row)).reduce((sum, count) => sum + count, 0)).toBe(Number(rows[0]!.pending))
-    expect(states.size).toBe(Number(rows[0]!.identities))
-  })
-})
+      )
+      expect(row.pending_count).toBe(rows[0]!.pending)
+      expect(Object.values(classes(row)).reduce((sum, count) => sum + count, 0)).toBe(Number(rows[0]!.pending))
+      expect(states.size).toBe(Number(rows[0]!.identities))
+    })
+  },
+)
 
 test('outbox_held_by_reason counts documented reasons by name and all others as other', async () => {
   await withTestDatabase(async (fresh) => {

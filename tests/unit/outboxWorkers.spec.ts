@@ -43,7 +43,7 @@ async function silence(workerId: string, interval: string): Promise<void> {
 
 const beat = (workerId: string, detail = {}) => heartbeatOutboxWorker(db.as('symphony_executor'), workerId, detail)
 
-test('a heartbeat registers the worker with its detail, at the time of the database', async () => {
+test('a heartbeat registers the worker with its detail and the time of the database clock', async () => {
   const at = await beat('first', { host: 'a', inFlight: 3 })
   expect(await worker('first')).toEqual({
     worker_id: 'first',

@@ -111,7 +111,7 @@ describe('a card number in a payload', () => {
     expect(holdsCardNumber(text)).toBe(false)
   })
 
-  test('is refused in a forbidden field, at any depth, as a number or a key, and nowhere else', () => {
+  test('is refused anywhere in a forbidden field, even as a number or key, but not in other fields', () => {
     const { fields } = rulesFor({ '/notes': 'forbidden' })
     for (const notes of [
       '4111111111111111',
@@ -140,7 +140,7 @@ describe('text that a rail returns', () => {
   const payload = { password: 'pass"wörd hunter2', pin: 739, open: 'fine', deep: { list: ['s3cret-α'] } }
   const { fields } = rulesFor({ '/password': 'encrypted', '/pin': 'masked', '/deep': 'forbidden' })
 
-  test('loses values of classified fields, as text, JSON, URL encoding or Base64', () => {
+  test('loses values of classified fields, whether plain or in JSON, URL encoding or Base64', () => {
     const text = [
       payload.password,
       JSON.stringify(payload),
@@ -241,7 +241,7 @@ describe('an encrypted field', () => {
     expect(unwrapKey(master, key.id, 'alice', '')).toBeUndefined()
   })
 
-  test('has one canonical JSON text per value, whatever the order of its keys', () => {
+  test('has one canonical JSON text per value, whatever the order of object keys', () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
         const text = canonicalJson(JSON.parse(JSON.stringify(value)))

@@ -239,7 +239,7 @@ describe('data keys of subjects', () => {
     ['an empty list of ids', `read_subject_keys(ARRAY[]::uuid[])`],
     ['an invalid subject', `destroy_subject_key('two words', 'why')`],
     ['no reason', `destroy_subject_key('subject-1', ' ')`],
-  ])('are refused in SQL with %s (22023)', async (_what, call) => {
+  ])('have SQL functions that refuse a call with %s (22023)', async (_what, call) => {
     const text = `SELECT * FROM ${call.replaceAll(`'W'`, `'${WRAPPED}'`)}`
     expect(await failureOf(db.queryNoRole(text))).toMatchObject({ code: '22023' })
   })

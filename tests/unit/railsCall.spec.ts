@@ -114,7 +114,7 @@ describe('callRail with a malformed answer', () => {
     expect(result.message).toBe(`${message}; paid`)
   })
 
-  it('keeps a reference of 255 characters, or with digits like a card number', async () => {
+  it('accepts a reference of 255 characters or with digits like a card number as well-formed', async () => {
     for (const reference of ['r'.repeat(255), '4111111111111111', 'DE89370400440532013000']) {
       expect(await callRail(answering({ outcome: 'success', reference }), railRequest())).toMatchObject({ reference })
     }
@@ -246,7 +246,7 @@ describe('an error of the adapter', () => {
   })
 
   it.each(['terminal', 'retryable', 'unknown'] as const)(
-    'is redacted, and so is a card number in the message of an answer “%s”',
+    'is redacted, and so are card numbers in the message of an answer with outcome “%s”',
     async (outcome) => {
       const verdict = await callRail(
         railOf(() => Promise.resolve({ outcome, code: 'C1', message: 'card 4111 1111 1111 1111 says no' })),

@@ -270,7 +270,7 @@ describe('a rails file', () => {
       'compiled.cjs',
       `Object.defineProperty(exports, '__esModule', { value: true }); exports.default = ${BODY}`,
     ],
-  ])('is loaded as %s', async (_, name, text) => {
+  ])('is loaded if it is %s', async (_, name, text) => {
     expect(await loadFile(name, text)).toEqual(['sepa'])
   })
 

@@ -120,7 +120,8 @@ describe('the rail book', () => {
     await callRail(rail(), railRequest())
     const payment = { reference: 'x', amount: '1.00', currency: 'EUR', once: true }
     const quicker = { ...payment, railReference: 'theirs', at: '2026-01-01T00:00:00.000Z' }
-    // The book reads the clock between reading the lines of others and writing its own. This clock adds such a line.
+    // The book reads the clock after it has read the lines of other processes and before it writes its own. Here the
+    // clock appends a line of another process.
     const book = new FileRailBook(bookFile, {
       ...systemClock,
       now: () => {
@@ -206,7 +207,7 @@ describe('the rail book', () => {
     expect((await callRail(rail(), railRequest({ reference: 'x' }))).reference).toBe('first')
   })
 
-  it('lists each payment of a period once, in the file and behind HTTP', async () => {
+  it('lists each payment of a period once, whether it is read from the file or over HTTP', async () => {
     const server = await serveRailBook({ file: bookFile })
     toClose.push(server.close)
     const line = { amount: '1.00', currency: 'EUR', once: true }

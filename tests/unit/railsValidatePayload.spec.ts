@@ -149,7 +149,7 @@ describe('IBANs in a payload', () => {
     ['that is a number', 89370400440532],
     ['that is null', null],
     ['that is an object', { iban: 'DE89370400440532013000' }],
-  ])('are refused: one %s', async (_, destination) => {
+  ])('are refused: an IBAN %s', async (_, destination) => {
     expect(await codeOf({ ...PAYABLE, destination }, { destination: 'iban' })).toBe('INVALID_DESTINATION')
   })
 
@@ -267,7 +267,7 @@ describe('a destination that the rail checks itself', () => {
     ['refused', () => false, 'INVALID_DESTINATION'],
     ['accepted by a promise', async () => true, 'ok'],
     ['refused by a promise', async () => false, 'INVALID_DESTINATION'],
-  ])('is %s, as the check of the rail returns', async (_, destination, code) => {
+  ])('is %s, as the rail’s own check decides', async (_, destination, code) => {
     expect(await codeOf(PAYABLE, { destination })).toBe(code)
   })
 

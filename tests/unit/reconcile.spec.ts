@@ -196,7 +196,7 @@ describe('reconcile()', () => {
     expect(calls.filter((name) => name === 'stage_reconciliation_entries')).toHaveLength(6)
   })
 
-  test('compares a statement without entries', async () => {
+  test('finds the payments that are missing from a statement without entries', async () => {
     const rail = `bank-${randomUUID()}`
     const { outboxId } = await payOn(rail)
     const period = { from: new Date(Date.now() - DAY_MS), to: new Date(Date.now() + DAY_MS) }
@@ -331,7 +331,7 @@ describe('a rail that lists its payments', () => {
     )
   })
 
-  test('is refused unless from and to are given; a rail without listPayments needs a statement', async () => {
+  test('is refused without `to`; a rail that has no listPayments is refused without a statement', async () => {
     await expect(run('bank', '', { ...listing([]), to: undefined } as object)).rejects.toThrow(
       'from: expected from and to',
     )
@@ -408,7 +408,7 @@ describe('amounts that the database cannot read, in a reconciliation', () => {
     await expect(refused).rejects.toMatchObject({ code: 'AMOUNT_UNREADABLE' })
   })
 
-  test('match without a comparison after the key of their subject was destroyed', async () => {
+  test('count as matched, without a comparison, once the key of their subject is destroyed', async () => {
     const { type, outboxId, fixture, participantId } = await encrypted('10.50')
     await destroySubjectKey(control, participantId, 'erasure request')
     const result = await run(type, [debit(outboxId)], { tools: { vault: fixture.vault } })

@@ -190,7 +190,7 @@ describe('the camt reader', () => {
     })
   })
 
-  test('uses the amount of the entry if it has one transaction, and null for several transactions', async () => {
+  test('uses the entry’s amount for a single transaction without an amount, and null for several', async () => {
     const several = await readAll(camtXml(detailWith({ EndToEndId: COMPACT }, { EndToEndId: OTHER })), {
       format: 'camt053',
     })
@@ -202,7 +202,7 @@ describe('the camt reader', () => {
     expect(one.entries).toMatchObject([{ amount: '10.00', currency: 'EUR' }])
   })
 
-  test('returns the booked amount of a payment, or the instructed one if its currency differs', async () => {
+  test('returns the booked amount, or the instructed amount if that is in another currency', async () => {
     const { entries } = await readAll(camtXml(SHAPES['several currencies']!), { format: 'camt054' })
     expect(entries.map(({ amount, currency }) => `${amount} ${currency}`)).toEqual([
       '1200 JPY',
@@ -245,7 +245,7 @@ describe('the camt reader', () => {
     expect(await read(/KREF\+([0-9a-f]{32})/)).toEqual([ID])
   })
 
-  test('reads only the statements of the given account; positions count all entries', async () => {
+  test('reads only statements of the given account; positions count the entries of the whole file', async () => {
     const { entries, summary } = await readAll(camtXml(SHAPES['several statements in one file']!), {
       format: 'camt053',
       account: '4711',

@@ -69,7 +69,7 @@ test('the status counts at most 10,000 findings of a kind', async () => {
   })
 })
 
-test('alerts fire for a payment paid twice and a paid FAILED payment, not for a paid held one', async () => {
+test('alerts fire if the bank paid a payment twice or a FAILED one, not if it paid a held one', async () => {
   await withTestDatabase(async (fresh) => {
     const firing = async () => {
       const alerts = await new AlertWatch().evaluate(await readSystemStatus(fresh.database))
@@ -105,7 +105,7 @@ test('SymphonyReconciliationLate names rails without a recent statement, oldest 
   })
 })
 
-test('GET /v1/outbox/{outboxId} and symphony show list bank entries and closed findings', async () => {
+test('GET /v1/outbox/{outboxId} and "symphony show" have the bank entries and closed findings', async () => {
   const { outboxId, railType, instructionId } = await enqueuePaid(db)
   const entries = [
     { outboxId, bookedOn: '2026-11-16' },

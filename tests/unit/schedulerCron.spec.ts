@@ -112,7 +112,7 @@ describe('a clock change (daylight saving)', () => {
     ['Africa/Cairo', '30 0 * * *', '2027-04-29T12:00:00Z', ['2027-04-29T22:00:00Z', '2027-04-30T21:30:00Z']],
     // Clocks go from 02:00 to 02:30 at 15:30 UTC.
     ['Australia/Lord_Howe', '15 2 * * *', '2026-10-03T12:00:00Z', ['2026-10-03T15:30:00Z', '2026-10-04T15:15:00Z']],
-  ])('forward in %s runs %s when the gap ends', (zone, cron, from, expected) => {
+  ])('delays a fixed daily time inside the gap until the gap ends: %s, cron %s', (zone, cron, from, expected) => {
     expect(after(cron, zone, from, 2)).toEqual(expected)
   })
 
@@ -123,7 +123,7 @@ describe('a clock change (daylight saving)', () => {
     ['Africa/Cairo', '30 23 * * *', '2026-10-29T12:00:00Z', ['2026-10-29T20:30:00Z', '2026-10-30T21:30:00Z']],
     // 01:45 occurs at 14:45 and at 15:15 UTC.
     ['Australia/Lord_Howe', '45 1 * * *', '2027-04-03T12:00:00Z', ['2027-04-03T14:45:00Z', '2027-04-04T15:15:00Z']],
-  ])('back in %s runs %s the first time only', (zone, cron, from, expected) => {
+  ])('runs a fixed daily time of a repeated hour only the first time: %s, cron %s', (zone, cron, from, expected) => {
     expect(after(cron, zone, from, 2)).toEqual(expected)
   })
 
@@ -141,7 +141,7 @@ describe('a clock change (daylight saving)', () => {
     expect(after('*/10 * * * *', zone, from, 18)).toEqual(expected)
   })
 
-  test('skips a run of "30 1,2 * * *" in a missing hour, and runs it twice in a repeated hour', () => {
+  test('leaves "30 1,2 * * *" on local time: no run in a missing hour, two in a repeated hour', () => {
     expect(after('30 1,2 * * *', 'America/New_York', '2027-03-14T00:00:00Z', 2)).toEqual([
       '2027-03-14T06:30:00Z',
       '2027-03-15T05:30:00Z',
@@ -212,7 +212,7 @@ describe('planRuns', () => {
     })
   })
 
-  test('counts runs as missed after 10 s: skip drops them, once runs the latest, all runs all', () => {
+  test('counts a run as missed after 10 s: "skip" drops it, "once" runs the latest, "all" runs all', () => {
     expect(everySecond('skip')).toMatchObject({ missed: true, next: '2026-11-15T12:00:31Z' })
     expect(everySecond('skip').occurrences.map((at) => at.slice(17, 19))).toEqual(
       Array.from({ length: 11 }, (_, index) => String(20 + index)),
@@ -221,7 +221,7 @@ describe('planRuns', () => {
     expect(everySecond('all').occurrences).toHaveLength(12)
   })
 
-  test('runs none of one missed hour under skip, the latest under once, 60 under all', () => {
+  test('runs none of 60 missed occurrences under "skip", the latest under "once", 60 under "all"', () => {
     const hour = '2026-11-15T11:01:00Z'
     const next = '2026-11-15T12:01:00Z'
     expect(plan('skip', hour)).toEqual({ occurrences: [], next, missed: true })
@@ -233,7 +233,7 @@ describe('planRuns', () => {
     )
   })
 
-  test('drops one late occurrence with the policy skip, and runs it with once and all', () => {
+  test('drops one late occurrence under the policy "skip", and runs it under "once" and "all"', () => {
     expect(everyHour('skip')).toEqual({ occurrences: [], next: '2026-11-15T12:30:00Z', missed: true })
     expect(everyHour('once').occurrences).toEqual(['2026-11-15T11:30:00Z'])
     expect(everyHour('all').occurrences).toEqual(['2026-11-15T11:30:00Z'])

@@ -198,7 +198,7 @@ describe('a scheduler job', () => {
     expect(await failureOf(triggerJob(control(), name))).toMatchObject({ code: 'UNKNOWN_JOB' })
   })
 
-  test('PRIM-POSTGRES-SCHED-008 does not run an earlier occurrence again after it is recreated', async () => {
+  test('PRIM-POSTGRES-SCHED-008 runs no earlier occurrence again after the job is recreated', async () => {
     const job = buildJobDefinition({ cron: quietCron(), missedRuns: 'all' })
     await createOrUpdateJob(control(), job)
     await moveBack(job.name, '10 minutes')

@@ -87,7 +87,7 @@ describe('a claim of job runs', () => {
     }
   })
 
-  test('PRIM-POSTGRES-SCHED-003 ends in the given order; ack, abandon and fail skip a stale claim', async () => {
+  test('PRIM-POSTGRES-SCHED-003 is skipped if stale; the others end in the given order', async () => {
     for (const end of [ackJobRuns, abandonJobRuns, failJobRuns]) {
       const first = await createClaimedJobRun(db)
       const second = await createClaimedJobRun(db)
@@ -116,7 +116,7 @@ describe('a claim of job runs', () => {
     expect(await claim(claimed.topic)).toEqual([])
   })
 
-  test('PRIM-POSTGRES-SCHED-004 cancels its run if abandoned or expired after deleteJob', async () => {
+  test('PRIM-POSTGRES-SCHED-004 leaves its run cancelled if it is abandoned or expires after deleteJob', async () => {
     const abandoned = await createClaimedJobRun(db)
     const expired = await createClaimedJobRun(db)
     for (const { jobName } of [abandoned, expired]) await deleteJob(control(), jobName)

@@ -102,7 +102,7 @@ describe('a claim of timers', () => {
     },
   )
 
-  test('refuses invalid arguments before any query, like every other timer function', async () => {
+  test('refuses invalid arguments before any query, as do ack, abandon, cancel, purge and schedule', async () => {
     const closed = { query: () => Promise.reject(new Error('asked')) }
     expect(await failureOf(claimTimers(closed, 1, ' ', 60))).toBeInstanceOf(InvalidArgumentError)
     expect(await failureOf(claimTimers(closed, 1, WORKER, 0))).toMatchObject({ argument: 'leaseSeconds' })
@@ -215,12 +215,15 @@ describe('when a claim of a timer ends,', () => {
     ['ack', ackTimers],
     ['abandon', abandonTimers],
     ['fail', failTimers],
-  ])('PRIM-POSTGRES-SCHED-003 %s ends live claims in the given order and ignores stale ones', async (_verb, end) => {
-    const first = await createClaimedTimer(db)
-    const second = await createClaimedTimer(db)
-    const stale = { timerId: second.timerId, leaseToken: randomUUID() }
-    expect(await end(executor(), [stale, first, second], WORKER)).toEqual([first.timerId, second.timerId])
-  })
+  ])(
+    'PRIM-POSTGRES-SCHED-003 %s ends only live claims and returns their ids in the given order',
+    async (_verb, end) => {
+      const first = await createClaimedTimer(db)
+      const second = await createClaimedTimer(db)
+      const stale = { timerId: second.timerId, leaseToken: randomUUID() }
+      expect(await end(executor(), [stale, first, second], WORKER)).toEqual([first.timerId, second.timerId])
+    },
+  )
 
   test.each([
     ['ack', ackTimers],
@@ -236,7 +239,7 @@ describe('when a claim of a timer ends,', () => {
     expect(await end(executor(), [next], WORKER)).toEqual([claimed.timerId])
   })
 
-  test('PRIM-POSTGRES-SCHED-004 abandonTimers makes a timer claimable at once, with its due time', async () => {
+  test('PRIM-POSTGRES-SCHED-004 abandonTimers makes a timer claimable at once; its due time stays', async () => {
     const claimed = await createClaimedTimer(db)
     const later = await createTimer(db, { topic: claimed.topic, dueAt: new Date('2026-02-01') })
     expect(await abandonTimers(executor(), [claimed], WORKER, { error: 'busy' })).toEqual([claimed.timerId])

@@ -89,7 +89,7 @@ describe('getNextEventTime', () => {
     const { runId } = await triggerJob(control(), name)
     await db.queryNoRole('UPDATE scheduler_job_runs SET due_at = $1', [at(2)])
     expect(await next()).toEqual(at(2))
-    // The nearest task ends each time, and the next result is the task after it.
+    // Each step removes the nearest event, and the result becomes the event after it.
     await db.queryNoRole(
       `UPDATE scheduler_job_runs SET state = 'DONE', finished_at = clock_timestamp() WHERE run_id = $1`,
       [runId],

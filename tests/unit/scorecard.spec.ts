@@ -123,7 +123,7 @@ test.each([['broken'], ['breaks off']])(
   },
 )
 
-test('a short run keeps sections of full runs and other families, and removes unknown scenarios', async () => {
+test('a short run keeps results of full runs and of the S scenarios, and removes unknown ids', async () => {
   const full = await run(['--seed', '7'], [buildScenario('R2')])
   const before = `${full.page}\n## R99\n\ngone\n\n## S1\n\nanother family\n`
   const { page, output } = await run(['--short', '--seed', '8'], [buildScenario('R2')], before)

@@ -9,18 +9,18 @@ function buildGauge(valueAt: (second: number) => number, limit = { factor: 1.1, 
   return { name: 'workerMib', points, ...limit }
 }
 
-test('findGrowth accepts a run if its quarter 4 equals quarter 2 × factor + slack', () => {
+test('findGrowth accepts a quarter 4 median of exactly quarter 2 median × factor + slack', () => {
   const atLimit = buildGauge((second) => (second < 300 ? 100 : 120))
   expect(findGrowth([atLimit], SECONDS)).toEqual([])
   expect(describeGauge(atLimit, SECONDS)).toBe('100 → 120')
 })
 
-test('findGrowth reports both medians if quarter 4 of a run exceeds quarter 2 × factor + slack', () => {
+test('findGrowth reports a quarter 4 median above quarter 2 median × factor + slack', () => {
   const leak = buildGauge((second) => 100 + second)
   expect(findGrowth([leak], SECONDS)).toEqual(['workerMib grew from 250 to 450, expected at most 285'])
 })
 
-test('findGrowth ignores quarters 1 and 3, and peaks at fewer than half of a quarter’s points', () => {
+test('findGrowth ignores peaks in quarters 1 and 3, and in under half the points of 2 and 4', () => {
   const peaks = buildGauge((second) => (second < 100 || (second >= 200 && second < 300) || second % 3 === 0 ? 999 : 50))
   expect(findGrowth([peaks], SECONDS)).toEqual([])
 })

@@ -123,7 +123,7 @@ describe('a payment through Symphony', () => {
       })
     })
 
-    test('causes no extra query before the enqueue if the schema accepts the payload', async () => {
+    test('is looked up only if the schema refuses the payload, so that others need no extra query', async () => {
       await using symphony = open([{ type: railType, payload: refusing(() => false) } as const])
       const sent: string[] = []
       await symphony.transaction((tx) => {
@@ -483,7 +483,7 @@ describe('a topic with a schema', () => {
       (given: object) => (one: Opened) => call(one.scheduler, 'scheduleTimer', { dueAt: new Date(), ...given }),
     ],
     ['a job', (given: object) => (one: Opened) => call(one.scheduler, 'createOrUpdateJob', { ...job, ...given })],
-  ])('is checked before any I/O: an invalid payload or unknown topic of %s is refused', async (_, enqueueing) => {
+  ])('makes %s with an invalid payload or an unknown topic fail before any I/O', async (_, enqueueing) => {
     await using symphony = new Symphony({ url, topics: { report } })
     await expect(enqueueing(faulty)(symphony)).rejects.toMatchObject({
       code: 'INVALID_PAYLOAD',
@@ -498,7 +498,7 @@ describe('a topic with a schema', () => {
     })
   })
 
-  test('is refused when the store is created if its schema is invalid', () => {
+  test('is refused at the first access to symphony.messages if its schema is invalid', () => {
     const topics: object = { report: {} }
     const messages = () => Reflect.construct(Symphony, [{ url, topics }]).messages
     expect(messages).toThrow('topics.report: expected a schema')
@@ -556,7 +556,7 @@ describe('a worker of Symphony', () => {
       const money = { amount: text('amount'), currency: text('currency') }
       const given = { outboxId, ...money, code: text('reason'), reference: text('id') }
       answers.push(await sql.outbox.recordOutboxReturn(withSchema(tx, db.schema), given))
-      // The first attempt fails after the call, so that its return is rolled back.
+      // The first attempt fails after it has recorded the return of money, which is then rolled back.
       if (attemptCount === 1) throw new Error('the shop is closed')
     }
     const message = { amount: '12.50', currency: 'EUR', reason: 'AC04', id: 'RT-9' }
@@ -605,7 +605,7 @@ describe('a worker of Symphony', () => {
     expect(closed).toEqual(['shared'])
   })
 
-  test('closes the adapter that its own options add to a declared rail', async () => {
+  test('closes a rail adapter that is passed only to the worker, not to the Symphony', async () => {
     const closed: unknown[] = []
     const bank = { ...simple('own'), close: () => void closed.push('own') }
     await using symphony = open([{ type: 'own' }])

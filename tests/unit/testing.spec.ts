@@ -64,7 +64,7 @@ test('drain refuses a misspelt option', async () => {
   })
 })
 
-test('drain with throughTime handles the message of a later timer and a delayed inbox message', async () => {
+test('drain with throughTime handles a delayed inbox message and the message of a later timer', async () => {
   const later = new Date(Date.now() + 3_600_000)
   await symphony.scheduler.scheduleTimer({ topic: 'remind', payload: { n: 1 }, dueAt: later })
   await symphony.inbox.enqueue({ source: 'bank', messageId: 'e-1', topic: 'settled', payload: {}, notBefore: later })

@@ -1,4 +1,4 @@
-// Claims behind 100,000 older due rows of a paused rail, with and without a list of rails.
+// Claims items that are behind 100,000 older due rows of a paused rail, with and without a list of rails.
 import { pauseOutbox } from '../../../dist/libs/outbox/index.js'
 import { fillQueue } from '../../fill.mjs'
 import { claimCost } from '../claimCost.mjs'

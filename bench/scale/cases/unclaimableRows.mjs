@@ -1,4 +1,4 @@
-// Claims behind 100,000 older rows that cannot be claimed, for each reason in turn.
+// Claims items behind older rows that cannot be claimed: 100,000 each that are leased, held, blocked and future.
 import { fillQueue, WAITING } from '../../fill.mjs'
 import { claimCost } from '../claimCost.mjs'
 

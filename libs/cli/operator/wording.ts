@@ -52,7 +52,7 @@ export function describeMoney({ amount, currency, destination, destinationWithhe
   return `${money} to ${destination ?? describeWithheld(destinationWithheld)}`
 }
 
-/** Returns the sum of the returns, such as `2.50 EUR`. */
+/** Returns the total amount that the rail returned, such as `2.50 EUR`. */
 export function describeReturned({
   returnedAmount,
   currency,

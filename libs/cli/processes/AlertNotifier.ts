@@ -224,7 +224,7 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
   }
 }
 
-/** Number of rounds in a row without the alert that do not end it. The next such round does. */
+/** Number of rounds in a row in which a firing alert may be missing. The next round without the alert ends it. */
 const MISSING_ROUNDS = 1
 const SEND_ATTEMPTS = 3
 const SEND_PAUSE_MS = 500

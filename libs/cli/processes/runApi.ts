@@ -60,9 +60,9 @@ export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<vo
 }
 
 /**
- * Warns, or throws if `strict` is set, if the login may not act for other people, because the API then refuses requests
- * that need the scope operate or ingest. Also warns if tokens are accepted but the login may act for owners of API keys
- * only, because the API then refuses requests with a token that need the scope operate.
+ * Checks for which people the login may act. If for none, the API refuses requests that need the scope operate or
+ * ingest: warns, or throws if `strict` is set. If only for owners of API keys, the API refuses requests that have a
+ * token and need the scope operate: warns if the API accepts tokens.
  */
 async function reportMissingGateway(
   database: Database,

@@ -9,15 +9,15 @@ import { liveState, lookedAtMs } from './stream.js'
 export const staleSince = signal<string | null>(null)
 
 /**
- * Time without an event after which data is stale. The server reads the database once per second and then sends the
- * event `looked`.
+ * Time without an event `looked` after which data is stale. The server sends this event after each read of the
+ * database, once per second.
  */
 const STALE_AFTER_MS = 3_500
 const CHECKED_EVERY_MS = 500
 
 /**
- * Sets `staleSince` when events stop, because every fault of database, server or network stops them. Without a stream
- * no events are expected, and each page reports its own failed requests.
+ * Sets `staleSince` when the events `looked` stop, because every fault of database, server or network stops them.
+ * Without a stream no events are expected, and each page reports its own failed requests.
  */
 export async function watchFreshness(stop: AbortSignal): Promise<void> {
   lookedAtMs.value = readClock()

@@ -115,7 +115,7 @@ function filterOf(query: Readonly<Record<string, string>>): Filter {
   }
 }
 
-/** Filter that lists each counted state; undefined for a count that no filter lists. */
+/** Filter that lists the payments of each count; undefined if no filter lists exactly them. */
 const COUNTED = {
   PENDING: undefined,
   HELD: { state: 'HELD', returned: '' },

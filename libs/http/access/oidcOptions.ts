@@ -42,8 +42,8 @@ export interface SignInOptions {
 }
 
 /**
- * Returns the identity in the verified claims of a token. Returns undefined if they name no person, or no participant
- * although a claim for participants is set.
+ * Returns the identity in the verified claims of a token. Returns undefined if they name no valid person or expiry, or
+ * if `participantsClaim` is set and they name no participant.
  */
 export function identityOfClaims(
   { issuer, ownerClaim, scopeClaim, participantsClaim, scopes }: OidcOptions,

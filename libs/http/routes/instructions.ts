@@ -223,7 +223,7 @@ function acceptedOf({ instructionId }: OutboxInstruction, item: EnqueuedItem): A
 
 /**
  * Checks the rules of an instruction that its schema cannot express. Instruction id and key default to each other if
- * the field is missing. Refuses null, which probably means that the client lost its id or key.
+ * the field is missing. The schema has refused null, which probably means that the client lost its id or key.
  */
 function toInstruction(body: Instruction, { idempotencyKey, place = '', trace }: Origin): OutboxInstruction {
   // Lists each field, because a rest pattern is slow on objects from the JSON parser.

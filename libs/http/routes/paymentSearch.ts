@@ -142,7 +142,7 @@ async function hashOf({ destinationHash, roles }: Api, { scopes }: Identity, des
   if (destinationHash === undefined) throw noSearch('Start the API with a secret in SYMPHONY_SEARCH_KEY.')
   const { keyName, blocksBehind } = await readHashing(roles.auditor)
   if (keyName !== null && keyName !== destinationHash.keyName) throw noSearch(`SYMPHONY_SEARCH_KEY: ${OTHER_KEY}`)
-  // Refuses the search while hashes are missing, because an empty page would mean "no such payment".
+  // Refuses the search while too many hashes are missing, because an empty page would mean "no such payment".
   if (blocksBehind > BLOCKS_BEHIND_MAX) {
     throw noSearch(`Destinations of ${blocksBehind} blocks are not hashed yet. Repeat the request later.`)
   }

@@ -109,7 +109,8 @@ function answer({ source, messageId, state, created, contentDiffers }: ReceivedM
 function requireSignature(source: ResolvedWebhookSource, { headers, body }: Received, clock: Clock): void {
   const timestamp = headerOf(headers, source.timestampHeader)
   const signature = headerOf(headers, source.signatureHeader)
-  // The signature covers an id in a header. Otherwise an attacker could resend a recorded webhook under another id.
+  // The signed text includes an id in a header. Otherwise an attacker could resend a recorded webhook under another
+  // id.
   const id = 'header' in source.messageId ? [headerOf(headers, source.messageId.header)] : []
   if (!isSigned(source.keys, [...id, timestamp, body], signature)) throw new ProblemError('SIGNATURE_INVALID')
   // The time is checked after the signature, so that an unknown sender learns nothing about this server's clock.

@@ -64,7 +64,7 @@ const Warnings = Type.Optional(
 export const Accepted = shape({ ...acceptedFields, warnings: Warnings })
 export type Accepted = Static<typeof Accepted>
 
-/** Accepted items in the order of the request, and one warning per rail. */
+/** Accepted items in the order of the request, and one warning per rail that no worker has served within a day. */
 export const AcceptedBatch = shape({ items: Type.Array(shape(acceptedFields)), warnings: Warnings })
 export type AcceptedBatch = Static<typeof AcceptedBatch>
 

@@ -65,7 +65,7 @@ const WorkerThroughput = shape({
   retried: Type.Integer({ description: 'attempts that a retry follows, expired leases included' }),
 })
 
-/** History of workers from the database, which does not end with their processes. */
+/** History of workers. The database stores it, so the history remains after a worker's process has ended. */
 export const WorkerHistory = shape({
   breakerChanges: Type.Array(BreakerChange, { description: 'the last 20 changes, latest first' }),
   throughput: Type.Array(WorkerThroughput, {

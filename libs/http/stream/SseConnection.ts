@@ -62,8 +62,8 @@ export class SseConnection {
 
 const HEARTBEAT_POLLS = 10
 /**
- * Polls between two checks of the key. A poll takes about a second and credentials are cached for 2 s, so a revocation
- * ends the stream within 5 s.
+ * Number of polls between two checks of the key. A poll takes about a second and credentials are cached for 2 s, so a
+ * revocation ends the stream within 5 s.
  */
 const CHECK_POLLS = 2
 const UNREAD_BYTES_MAX = 1_048_576

@@ -72,7 +72,8 @@ export async function searchItems(
   const limit = boundedInteger('limit', search.limit, PAGE)
   const [first, end] = createdBounds(search)
   const last = requiredUuid('before', search.before ?? LAST_UUID)
-  // FAILED items are in the order of failure, which may be long after `createdTo`.
+  // FAILED items are sorted by the time of failure, so `createdTo` does not bound the start of the page: an item may
+  // fail long after it was created.
   const before = state !== 'FAILED' && end < last ? end : last
   const stretch = returned ? returnedStretch(role) : stretchOf(role, state, kind)
   const { rows } = await role.query<{ id: string; place: string }>(

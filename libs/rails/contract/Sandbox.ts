@@ -74,7 +74,7 @@ export class Sandbox {
   }
 }
 
-/** Time by which the lease outlasts the call. */
+/** Margin by which the lease outlasts the call. */
 const LEASE_MARGIN_MS = 60_000
 
 /** Creates a UUIDv7, as outbox ids are. Adapters may read the time of the payment from it. */

@@ -8,8 +8,8 @@ export function refuseCardNumbers(payload: JsonObject, rules: readonly FieldRule
     if (!textsIn(value).some(holdsCardNumber)) return value
     throw new InvalidPayloadError(`${argument}${rule.pointer}`, 'holds a card number, which this rail forbids there', {
       code: 'CARD_NUMBER_REFUSED',
-      // The check runs before the database is asked, because a card number must not leave this process. So the payment
-      // may already exist.
+      // The check runs before any query, because a card number must not leave this process. So it does not know
+      // whether the payment already exists.
       remedy:
         'Leave it out, or send a token of it. If this payment was enqueued before, it stands: do not send it under another key.',
     })

@@ -17,8 +17,8 @@ interface Waiting {
  * Rail book in a file. Any number of processes may append to it at once, and any of them may be killed at any moment.
  *
  * The book needs no lock. Each payment is a line, written with O_APPEND by one call, so the kernel orders the lines of
- * all processes. With `once`, only the first line of a reference is a payment: after a write, a process reads the lines
- * before its own and answers with the first line of the reference, once the file is on disk. A process that is killed
+ * all processes. With `once`, only the first line of a reference is a payment: after a write and a sync to disk, a
+ * process reads the lines before its own and answers with the first line of the reference. A process that is killed
  * before its line is complete has paid nothing; one that is killed later has paid.
  */
 export class FileRailBook implements RailBook {

@@ -129,8 +129,8 @@ export async function readFindings(
 }
 
 /**
- * Returns SQL for a detail without the payment, but with the current entries of its item. Hides amounts by the rail's
- * field classes.
+ * Returns SQL for the `limited` detail of a finding (alias `f`): no payment, and the entries now stored for its item.
+ * Hides amounts by the rail's field classes.
  */
 function limitedDetail(role: Queryable): string {
   return `json_build_object('payment', NULL, 'entries', ARRAY(

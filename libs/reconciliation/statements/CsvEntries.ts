@@ -95,8 +95,8 @@ export class CsvEntries {
   #readAmount(cell: Cells): Pick<StatementEntry, 'direction'> & { readonly amount: string } {
     const [, sign = '', whole = '', fraction] = this.#amount.exec(cell.raw('amount').trim()) ?? []
     const digits = whole.replaceAll(/\D/g, '')
-    // An amount such as 1.234 with a separator and no fraction is ambiguous: 1234, or a fraction after the other
-    // decimal mark.
+    // An amount with a separator and no fraction, such as 1.234, is ambiguous. It means 1234, or the file has another
+    // decimal mark than the option says.
     const isAmbiguous = fraction === undefined && /[.,]/.test(whole)
     const amount = fraction === undefined ? digits : `${digits}.${fraction}`
     if (isAmbiguous || !AMOUNT.test(amount)) {

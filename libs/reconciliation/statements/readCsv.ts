@@ -56,7 +56,7 @@ async function* readRecords(text: AsyncIterable<string>): AsyncGenerator<CsvReco
       relax_column_count: true,
       skip_empty_lines: true,
     })
-    // An error of the text is thrown by the iteration over the records.
+    // The callback ignores an error of the pipeline, because the iteration over `records` throws it.
     const records: AsyncIterable<CsvRecord> = pipeline(encode(head, chunks), parser, () => {})
     try {
       yield* records

@@ -34,7 +34,7 @@ export interface StatementSummary {
   readonly accounts: readonly string[]
   /** Start of the period of all statements, inclusive; null if the file states none and has no dated entry. */
   readonly from: Date | null
-  /** End of the period, exclusive. A date without a time ends with that day in UTC. */
+  /** End of the period, exclusive. A period known only by dates ends with its last day in UTC. */
   readonly to: Date | null
 }
 

@@ -104,7 +104,8 @@ BEGIN
     PERFORM raise_not_cancellable(p_outbox_id, 'OUTCOME_MESSAGE');
   ELSIF v_item.lease_token IS NOT NULL THEN
     PERFORM raise_not_cancellable(p_outbox_id, 'LEASED');
-  -- A report that the rail paid an earlier item for the same debt counts too: the application would pay it again.
+  -- Refuses also if a late report says that the rail paid an earlier item for the same debt: after a cancellation the
+  -- application would pay that debt again.
   ELSIF v_item.late_outcome IS NOT NULL OR late_paid_item(p_outbox_id) IS NOT NULL THEN
     PERFORM raise_not_cancellable(p_outbox_id, 'LATE_OUTCOME');
   ELSIF v_item.outcome_unknown THEN

@@ -58,8 +58,9 @@ BEGIN
     PERFORM refuse_argument('p_report_unleased', 'true or false');
   END IF;
 
-  -- 2. Read every condition in one statement: freeze, pauses, unverified blocks, expired leases, trail, kinds. An item
-  -- enqueued or unblocked while a pause of its participant begins is not blocked, so steps 4 and 5 check pauses too.
+  -- 2. Read every condition in one statement: freeze, pauses, blocked items to verify, expired leases, full trail,
+  -- kinds. A new pause of a participant may miss an item that is enqueued or unblocked at the same time, so steps 4
+  -- and 5 check pauses too.
   v_now := clock_timestamp();
   SELECT
     (SELECT NOT e.frozen AND e.epoch_id = COALESCE(p_epoch_id, e.epoch_id)

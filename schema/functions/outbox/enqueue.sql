@@ -20,7 +20,7 @@ $$;
 COMMENT ON FUNCTION bump_participant_outbox_seq(text) IS
   'Takes the next sequence number of a participant. Its row lock lasts until the caller''s transaction ends.';
 
--- Checks the key scope of an enqueue, which names a caller of a gateway. Only a gateway has callers behind its login.
+-- Checks the key scope of an enqueue. A key scope names a caller of a gateway, and no other login has callers.
 CREATE OR REPLACE FUNCTION require_key_scope(p_key_scope text) RETURNS void
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

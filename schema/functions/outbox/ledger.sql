@@ -15,8 +15,9 @@ RETURN sha256(convert_to(concat(
 COMMENT ON FUNCTION outbox_content_hash(text, text, text) IS
   'Returns the SHA-256 of the content that an idempotency key stands for: participant, rail and payload.';
 
--- Appends one event per item. The caller holds the lock that orders the item's events (lock_outbox_item). Holds, their
--- ends and returns are outcomes that the application learns, so this function also sends the messages about them.
+-- Appends one event per item. The caller holds the lock that orders the item's events (lock_outbox_item). The
+-- application learns of a hold, a release from it, and a return of money. So this function also sends the outcome
+-- messages about these events.
 CREATE OR REPLACE FUNCTION append_outbox_events(
   p_event_type text, p_actor text, p_outbox_ids uuid[], p_details jsonb[], p_attempt_ids uuid[] DEFAULT NULL
 ) RETURNS SETOF uuid

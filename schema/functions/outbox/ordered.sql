@@ -32,7 +32,8 @@ BEGIN
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
       -- The failed item need not be the head, because operators may fail a later item. Then the head is blocked as by
-      -- any pause. A locked head is skipped: its holder may wait for a lock of this transaction.
+      -- any pause. A head that another transaction has locked is skipped, because that one may wait for a lock of this
+      -- transaction.
       WITH blocked AS (
         UPDATE payment_outbox_pending p SET blocked = true
         WHERE p.outbox_id = ANY (ARRAY(
@@ -119,7 +120,7 @@ $$;
 COMMENT ON FUNCTION advance_outbox_streams(text[]) IS
   'Internal: unblocks the first ordered item of each participant that is not paused.';
 
--- Verifies blocks of transactions that may have missed a concurrent commit.
+-- Verifies items with block_unverified: the transaction that blocked them may have missed a concurrent commit.
 CREATE OR REPLACE FUNCTION verify_blocked_outbox_items(p_limit integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

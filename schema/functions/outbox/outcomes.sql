@@ -5,7 +5,8 @@
 -- outbox id of the payment's first item, so that a completion never waits for an enqueue. outcomeNo is the sequence
 -- number in that stream.
 
--- With a null p_state the attempts are terminal, and their states are reported; p_outbox_ids may then be null.
+-- If p_state is null, each message has the state of its attempt. All attempts must then be terminal, and p_outbox_ids
+-- may be null.
 CREATE OR REPLACE FUNCTION send_outcome_messages(
   p_outbox_ids uuid[], p_state text, p_attempt_ids uuid[], p_details jsonb[]
 ) RETURNS void

@@ -57,7 +57,8 @@ BEGIN
     WHERE a.outbox_id = t.outbox_id ORDER BY a.attempt_no DESC LIMIT 1
   ) a ON true
   LEFT JOIN LATERAL (
-    -- A later declaration hides the amount from readers but not in this table, so reads check the classes again.
+    -- Leaves out amount and currency if the rail's field classes hide either. The classes may become stricter after the
+    -- row is stored, and the row keeps the amount. So reads check the classes again.
     SELECT payload_amount(COALESCE(p.payload, a.payload)) AS amount,
       payload_currency(COALESCE(p.payload, a.payload)) AS currency
     WHERE NOT i.is_message AND NOT EXISTS (SELECT 1 FROM outbox_rails r WHERE r.rail_type = i.rail_type

@@ -225,8 +225,9 @@ COMMENT ON FUNCTION late_paid_item(uuid) IS
   'Internal: returns the item that the rail paid, according to a late report, of this payment or of one that it '
   'replaces.';
 
--- The rail paid an item that was recorded as FAILED, and that was redriven or replaced. The redrive or replacement, if
--- still pending, is held for two people. A payment has at most one open redrive and one replacement.
+-- Called when a late report says that the rail paid an item, and contradicts its terminal outcome. Holds the redrive of
+-- its payment and the replacements, if still pending, until two people decide. A payment has at most one open redrive
+-- and one replacement.
 CREATE OR REPLACE FUNCTION hold_outbox_redrives(p_outbox_id uuid, p_found_by text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

@@ -187,8 +187,8 @@ COMMENT ON FUNCTION seal_ledger_block(integer, integer) IS
 -- One pass covers all blocks, then the next pass begins; ledger_verification_passes stores the position. Workers may
 -- call this function at any rate: it limits the rate itself.
 --
--- The function finds a change by a superuser who left these functions unchanged. symphony ledger verify recomputes the
--- hashes outside the database and does not rely on them.
+-- The function finds a change by a superuser who left these functions unchanged. symphony ledger verify does not rely
+-- on these functions, because it recomputes the hashes outside the database.
 CREATE OR REPLACE FUNCTION verify_ledger_block(p_rows_per_second integer, p_pass_seconds integer)
 RETURNS TABLE (block_no bigint, row_count integer, breaks text[])
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

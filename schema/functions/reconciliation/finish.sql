@@ -87,9 +87,9 @@ COMMENT ON FUNCTION finish_reconciliation(uuid, bigint, text, text, bytea, text[
   'Compares the entries of an upload with the ledger of a rail, and records the run with its findings. The same file '
   'with the same options again returns the first run. A dry run records nothing.';
 
--- The window ends the settlement days before the end of the period. It begins at the end of the previous run's window,
--- if that run's period ended at most four days (a weekend with holidays) before this period. Otherwise it begins with
--- the period.
+-- The window ends p_settlement_days before the period ends. It begins at the end of the previous run's window, if that
+-- run's period ended at most four days (a weekend with holidays) before this period. Otherwise it begins with the
+-- period.
 CREATE OR REPLACE FUNCTION reconciliation_window(
   p_rail_type text, p_accounts text[], p_period_from timestamptz, p_period_to timestamptz, p_settlement_days integer
 ) RETURNS TABLE (checked_from timestamptz, checked_to timestamptz)
@@ -288,8 +288,8 @@ $$;
 COMMENT ON FUNCTION compare_reconciliation(reconciliation_runs, uuid) IS
   'Internal: compares the staged entries with the ledger and records run, entries, findings, returns and proposals.';
 
--- Encodes hashes and times itself, because to_jsonb depends on bytea_output and TimeZone. Only reading_sha256 is left
--- to to_jsonb. libs/ledger/db.ts compares each run with its event by the same expression.
+-- Encodes times and all hashes except reading_sha256 itself, because to_jsonb depends on bytea_output and TimeZone.
+-- libs/ledger/db.ts compares each run with its event by the same expression.
 CREATE OR REPLACE FUNCTION describe_reconciliation_run(p_run reconciliation_runs) RETURNS jsonb
 LANGUAGE sql STABLE
 RETURN to_jsonb(p_run) - '{event_id,actor}'::text[] || jsonb_build_object(

@@ -1,8 +1,8 @@
 -- Timers: schedule, cancel, and the public functions for tasks of the kind timer (tasks.sql).
 
--- With p_timer_id a repeated call is idempotent: the same timer under the same id returns the first one, in any state.
--- Another timer, or the id of a run, is refused. The due time is compared only before the first claim, because a
--- release may move it.
+-- With p_timer_id a repeated call is idempotent: the same id with the same values returns the first timer, in any
+-- state. The same id with other values, or the id of a run, is refused. The due time is compared only before the first
+-- claim, because a release may move it.
 CREATE OR REPLACE FUNCTION schedule_timer(
   p_topic text, p_payload jsonb, p_due_at timestamptz, p_participant_id text DEFAULT NULL,
   p_delivery text DEFAULT 'outbox', p_timer_id uuid DEFAULT NULL

@@ -207,7 +207,7 @@ function untilAborted(signal) {
   })
 }
 
-/** Fails with a retryable error. Only a rail may record a terminal outcome, because ledger and rail book must agree. */
+/** Fails with a retryable error. A success without the rail would be in the ledger, but not in the rail book. */
 async function refuse() {
   throw new Error('not now')
 }

@@ -37,7 +37,7 @@ export class SoakBank {
     return new SoakBank(fixture, scenario, url)
   }
 
-  /** Pays on a rail of its own, then reconciles a statement about these payments with planted errors. */
+  /** Pays on a rail of its own, writes a statement about these payments, plants errors in it and reconciles it. */
   async reconcile(): Promise<void> {
     this.statements += 1
     const number = this.statements

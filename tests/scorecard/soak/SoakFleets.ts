@@ -118,7 +118,7 @@ export class SoakFleets {
     }
   }
 
-  /** Kills the oldest process of a kind that is not in `lasting`. Resolves when its replacement is at work. */
+  /** Kills the oldest process of this kind, except those in `lasting`. Resolves when its replacement is at work. */
   async kill(kind: ProcessKind): Promise<void> {
     const { killed, killedCount } = this.#members[kind]
     const untilAtWork = () =>

@@ -32,7 +32,7 @@ export default defineScenario({
   },
 })
 
-/** Returns undefined if the registry has no list of advisories, as some mirrors do. */
+/** Returns undefined if the registry has no list of advisories. Some mirrors have none. */
 async function countAdvisories(): Promise<number | undefined> {
   const report: { readonly metadata?: { readonly vulnerabilities?: { readonly total?: number } } } = JSON.parse(
     await npm('audit', '--omit=dev', '--json'),

@@ -154,7 +154,7 @@ describe('a publish that cannot have happened', () => {
     expect((await manager.streams.info(other.stream)).state.messages).toBe(0)
   })
 
-  test('is terminal above the size limit of the stream (NATS_10054), notSent above the server’s', async () => {
+  test('is terminal if too large for the stream (NATS_10054), notSent if too large for the server', async () => {
     const place = await addStream({ max_msg_size: 1_000 })
     const rail = railAt({ ...place, body: () => 'x'.repeat(2_000) })
     expect(await callRail(rail, request())).toMatchObject({ kind: 'terminal', code: 'NATS_10054' })

@@ -163,7 +163,7 @@ test('a RabbitMQ message is persistent and has the request, the outbox id and th
   expect(JSON.parse(String(message.content))).toMatchObject({ reference: sent.reference, payload: PAYABLE })
 })
 
-/** Routes only every second request to a queue. */
+/** Routes a request to a queue only if its attempt number is even. */
 const everySecond = ({ attempt }: { attempt: number }) => (attempt % 2 === 0 ? 'payments' : 'nowhere')
 
 describe('a publish that cannot have happened', () => {
@@ -189,7 +189,7 @@ describe('a publish that cannot have happened', () => {
     expect(new Set(await take(place.queue))).toEqual(new Set(routed))
   })
 
-  test('is notSent if the exchange does not exist; a payment after its creation succeeds', async () => {
+  test('is notSent if the exchange does not exist; the next succeeds once the exchange exists', async () => {
     const exchange = `later-${randomUUID()}`
     const { queue } = await declare()
     const rail = railAt({ exchange })

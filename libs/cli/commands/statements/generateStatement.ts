@@ -97,8 +97,8 @@ export interface PlannedStatement {
 }
 
 /**
- * Plans a bank statement of the payments, with planted errors. Like a real one, it has batch bookings, several
- * statements per file, pending entries, credits, and references in every field that banks use.
+ * Plans a file of bank statements for the payments, with planted errors. Like a real file, it has one or more
+ * statements, batch bookings, pending entries, credits, and references in every field that banks use.
  */
 export function generateStatement(options: GenerateStatementOptions): GeneratedStatement {
   const plan = new StatementPlan(options)
@@ -142,7 +142,7 @@ class StatementPlan {
   readonly #random: Random
   readonly #from: number
   readonly #to: number
-  /** Time before which a completed payment must be on the statement. */
+  /** A payment that was completed before this time must be on the statement. */
   readonly #settledUntil: number
   readonly #days = new Map<string, PlannedEntry[]>()
   #entries = 0
@@ -381,8 +381,8 @@ class StatementPlan {
 }
 
 /**
- * Fields that may contain the reference, each chosen for random numbers below its bound. Above all bounds, the
- * EndToEndId contains it, as at most banks.
+ * Fields that may contain the reference, each chosen for random numbers below its bound. A number above every bound
+ * chooses the EndToEndId, which most banks use.
  */
 const FIELDS: readonly (readonly [number, ReferenceField])[] = [
   [0.1, 'instructionId'],
