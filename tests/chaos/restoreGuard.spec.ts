@@ -170,12 +170,15 @@ test('dispatch continues after a synchronous failover, and freezes after any los
 
   // Restores an older copy, which looks like a restarted server. The epoch file of the worker has a later epoch.
   await enqueueAndStall(fixture, 12, ['inquire', 'resend'])
+  const copied = await epochOf(fixture)
   await survivor.stop()
   const thirdCopy = await copies.of(survivor.dataDir)
   const running = await startAgain(survivor)
   fixture.checkpoints.openAll()
   await drained(fixture)
   expect(await fixture.paidCount()).toBe(62)
+  // A worker that has not compared the later epoch yet cannot detect its loss.
+  await expect.poll(async () => (await epochOf(fixture))?.epochNo, POLL_OPTIONS).toBeGreaterThan(copied!.epochNo)
   await running.stop()
   const settings = { recovery_target_name: 'before_the_mistake' }
   const restored = await startEmbedded({
