@@ -89,6 +89,7 @@ function section(servers, runs) {
     'Written by `npm run bench -- --debian`. Symphony and the peers run on one PostgreSQL with `fsync` and `synchronous_commit` on, and on one Node.js.',
     `Each contender has its own process and database. Contenders run in turn; a run takes medians of ${rounds} rounds.`,
     'The page shows the medians of its runs, with the least and the greatest result in brackets.',
+    'Before a drain, VACUUM ANALYZE runs in the database of each contender.',
     'Symphony keeps the full ledger, fencing tokens and roles; the peers keep no ledger.',
     '',
     `${computer} · ${versions.join(' and ')} · ${items.toLocaleString('en')} items`,
