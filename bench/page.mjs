@@ -33,9 +33,9 @@ export async function readRuns(file) {
   }
 }
 
-/** Adds a run to the earlier ones that are comparable with it, and keeps the latest. */
-export function latestRuns(earlier, run, comparable) {
-  return [...earlier.filter((each) => comparable(each) === comparable(run)), run].slice(-RUNS)
+/** Adds a run to the earlier ones with the same conditions, and keeps the latest. */
+export function latestRuns(earlier, run, conditionsOf) {
+  return [...earlier.filter((each) => conditionsOf(each) === conditionsOf(run)), run].slice(-RUNS)
 }
 
 /** Returns the commit of the checkout and the minute, to distinguish runs of one day. */

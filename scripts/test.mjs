@@ -70,7 +70,7 @@ const reports = []
 
 const memory = createMemoryFolder()
 process.on('exit', () => {
-  for (const folder of [scratch, memory ?? scratch]) rmSync(folder, { recursive: true, force: true })
+  for (const folder of [scratch, memory]) if (folder !== undefined) rmSync(folder, { recursive: true, force: true })
 })
 ensureBuilt()
 if (given.length === 0) {
