@@ -164,6 +164,16 @@ describe('symphony status', () => {
     expect((await command(['status'])).stdout).toMatch(new RegExp(`^pending +${pending} `, 'm'))
   })
 
+  test('says how old the stored counts of a large queue are', async () => {
+    await enqueue(db)
+    expect((await command(['status'])).stdout).not.toContain('; counted')
+    await db.queryNoRole('SELECT count_outbox_queue(1)')
+    await db.queryNoRole(`UPDATE outbox_queue_counts SET counted_at = now() - interval '3 seconds'`)
+    const { stdout } = await command(['status'])
+    await db.queryNoRole('UPDATE outbox_queue_counts SET parts = NULL')
+    expect(stdout).toMatch(/^pending .*; counted \d+ s ago$/m)
+  })
+
   test('--watch prints at least one status and exits with 0 when it is stopped', async () => {
     const stopping = new AbortController()
     const watching = symphony(

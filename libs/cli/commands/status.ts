@@ -111,7 +111,7 @@ function describeStatus(status: OutboxStatus, { bold, dim, yellow, red, magenta 
     [
       'pending',
       status.pendingCount,
-      `oldest ${duration(status.oldestPendingAgeSeconds)}${messagesIn(message.pending)}`,
+      `oldest ${duration(status.oldestPendingAgeSeconds)}${messagesIn(message.pending)}${countedAgo(status)}`,
       bold,
     ],
     [
@@ -153,6 +153,11 @@ function describeStatus(status: OutboxStatus, { bold, dim, yellow, red, magenta 
 
 function messagesIn(count: number): string {
   return count === 0 ? '' : `; ${countOf(count, 'message')}, the rest payments`
+}
+
+/** Says how old the counts of a large queue are. Counts of a smaller one are exact. */
+function countedAgo({ countsAgeSeconds }: OutboxStatus): string {
+  return countsAgeSeconds < 1 ? '' : `; counted ${duration(countsAgeSeconds)} ago`
 }
 
 function describeAlerts(alerts: readonly Alert[], { bold, dim, yellow, red }: Colors): readonly string[] {
