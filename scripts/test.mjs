@@ -125,8 +125,8 @@ function legs() {
       // One run covers the oldest server and a quoted schema name. A defect of the server shows under any schema name,
       // and a quoting defect on any server.
       name: 'the SQL tests on PostgreSQL 15, in a schema whose name needs quoting, counting branches',
-      // Omits plan tests, because counting branches changes the functions. Omits tests of TypeScript workers, which
-      // test little SQL; `npm run test:matrix` runs them on every version.
+      // Without NOT_SQL_TESTS: plan tests, because counting branches changes the functions, and tests that execute few
+      // branches that others do not. `npm run test:matrix` runs them on every version.
       files: sql,
       env: {
         SYMPHONY_TEST_POSTGRES: '15',

@@ -6,8 +6,9 @@ import { OWNER_ROLE, RUNTIME_ROLES } from './roles.js'
 import type { SchemaFile } from './schemaFiles.js'
 
 /*
- * Statements of the installer and the doctor, besides the files of schema/. They have no parameters, so that a dry run
- * prints exactly the SQL that a deployment executes. Queries about the server are in reads.ts.
+ * Statements of the installer and the doctor, besides the files of schema/. The steps of a deployment have no
+ * parameters, so that a dry run prints exactly the SQL that a deployment executes. Queries about the server are in
+ * reads.ts.
  */
 
 /** SQL that is run or printed as it is. */

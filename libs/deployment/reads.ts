@@ -81,8 +81,8 @@ export async function readForeignObjects(tx: Queryable, schema: string): Promise
 }
 
 /**
- * Query of foreign objects. Omits sequences of columns, row types and array types, because they belong to another
- * object.
+ * Query of foreign objects. Omits row types, array types and sequences that a column owns, because they belong to
+ * another object.
  */
 const FOREIGN_OBJECTS = `
   SELECT shown.type, shown.identity, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, o.is_legacy AS "isLegacy"

@@ -105,8 +105,8 @@ export class Operator {
   }
 
   /**
-   * Adds a note to a payment in any state. `assignee` names the person in charge. An empty text removes that person;
-   * without `assignee`, the present person stays.
+   * Adds a note to a payment in any state. `assignee` names the person in charge. An empty `assignee` removes that
+   * person; without `assignee`, the present person stays.
    */
   async note({
     outboxId,

@@ -54,7 +54,10 @@ function branchListsIn(tree: unknown, isMarker: IsMarker): BranchList[] {
   return [...here, ...Object.values(tree).flatMap((node) => branchListsIn(node, isMarker))]
 }
 
-/** Returns the first statements of a body. If a body has a label or handlers, plpgsql wraps it into another block. */
+/**
+ * Returns the statements of the body of a function. If the body has a label or handlers, plpgsql wraps it in another
+ * block, whose statements are returned.
+ */
 function entryOf(node: unknown): readonly unknown[] {
   const body = asList(member(member(member(node, 'action'), BLOCK), 'body'))
   const wrapped = member(body[0], BLOCK)

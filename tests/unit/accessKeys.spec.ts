@@ -307,7 +307,7 @@ describe('an actor gateway', () => {
     await placeOutboxHold(withActor(control, good), outboxId, 'odd')
   })
 
-  test('is refused in a statement without an actor: 22023 if it may name people, otherwise P7016', async () => {
+  test('is refused without an actor: 22023 if it may name a person, P7016 if it needs an API key', async () => {
     const naming = await gatewayLogin(true)
     const { outboxId } = await enqueue(db)
     await placeOutboxHold(withActor(naming.control, { person: 'carol' }), outboxId, 'odd')

@@ -17,7 +17,7 @@ async function scriptIn(place: string): Promise<{ readonly folder: string; reado
 }
 
 describe('programName', () => {
-  test('is the path of the file in a checkout, relative if the current folder contains it', async () => {
+  test('is the path of bin/symphony in a checkout, relative if it is below the current folder', async () => {
     const { folder, script } = await scriptIn('checkout')
     expect(programName(script, { path: '', cwd: join(folder, 'checkout') })).toBe('./bin/symphony')
     expect(programName(script, { path: '', cwd: folder })).toBe('./checkout/bin/symphony')

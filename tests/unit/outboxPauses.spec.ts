@@ -70,7 +70,7 @@ describe('a pause of claims', () => {
     for (const id of [first, second.outboxId]) expect(await pendingRow(db, id)).toMatchObject({ blocked: true })
   })
 
-  test('stops claims of its stream, not of unordered items', async () => {
+  test('stops claims of its ordered stream, not of the participant’s unordered items', async () => {
     const paused = new Stream(db)
     await paused.enqueue()
     const unordered = await paused.enqueue(false)

@@ -280,13 +280,16 @@ describe.each(['empty, never analysed', 'empty', 'full', 'full, with the full tr
 
 /** A session keeps plans from the time when the tables were empty. These plans must also suit full tables. */
 describe('plans that a session caches', () => {
-  test.each(titles)('are equal for %s on empty tables, full tables, and full tables analysed again', (title) => {
-    const ways = indexesOf(recordings['full']![title]!, LARGE_TABLES)
-    expect(ways.length).toBeGreaterThan(0)
-    expect(indexesOf(recordings['empty, never analysed']![title]!, LARGE_TABLES)).toEqual(ways)
-    expect(indexesOf(recordings['empty']![title]!, LARGE_TABLES)).toEqual(ways)
-    expect(indexesOf(recordings['full, analysed again']![title]!, LARGE_TABLES)).toEqual(ways)
-  })
+  test.each(titles)(
+    'use the same indexes for %s on empty tables, full tables, and full tables analysed again',
+    (title) => {
+      const ways = indexesOf(recordings['full']![title]!, LARGE_TABLES)
+      expect(ways.length).toBeGreaterThan(0)
+      expect(indexesOf(recordings['empty, never analysed']![title]!, LARGE_TABLES)).toEqual(ways)
+      expect(indexesOf(recordings['empty']![title]!, LARGE_TABLES)).toEqual(ways)
+      expect(indexesOf(recordings['full, analysed again']![title]!, LARGE_TABLES)).toEqual(ways)
+    },
+  )
 })
 
 test('a claim reads at most 20 % more pages if 20,000 unclaimable items are in the queue', () => {

@@ -143,7 +143,7 @@ describe('a claim of job runs', () => {
 })
 
 describe('enqueueDueJobRuns', () => {
-  test('enqueues a due run once under its id, and no run with delivery: claim', async () => {
+  test('enqueues a due run once under its id, and no run of a job with the delivery “claim”', async () => {
     const job = buildJobDefinition({ payload: { report: 7 }, participantId: 'ACME' })
     await createOrUpdateJob(control(), job)
     const { runId } = await triggerJob(control(), job.name)

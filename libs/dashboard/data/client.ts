@@ -65,7 +65,10 @@ export async function send(path: string, { method = 'GET', query, body, headers,
   throw new RequestError(await readProblem(response))
 }
 
-/** Returns a URL relative to the page, because a proxy may serve page and API below another path. */
+/**
+ * Returns the absolute URL of a path of the API, resolved against the address of the page, because a proxy may serve
+ * page and API below another path.
+ */
 export function addressOf(path: string): string {
   return new URL(`.${path}`, document.baseURI).href
 }

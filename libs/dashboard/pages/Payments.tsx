@@ -250,8 +250,8 @@ function PaymentFilters({ filter, onDestination }: PaymentFiltersProps) {
 }
 
 /**
- * Filter by amount. Amounts can be compared only within one currency, so the other fields appear after a currency is
- * chosen.
+ * Filter by amount, and the order of the list. Amounts can be compared only within one currency, so the fields of the
+ * amount and the order by amount appear after a currency is chosen.
  */
 function AmountFilter({ filter }: { readonly filter: Filter }) {
   const { currency, amountMin, amountMax, sort } = filter

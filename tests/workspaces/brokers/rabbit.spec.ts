@@ -247,7 +247,7 @@ describe('a publish that the broker does not confirm', () => {
     expect(await callRail(rail, railRequest())).toMatchObject({ kind: 'success' })
   })
 
-  test('is unknown after a timeout; sending again is notSent until the broker answers', async () => {
+  test('is unknown after a timeout; a resend ends as notSent until the broker answers', async () => {
     const place = await declare()
     const rail = railAt(place, { timeoutMs: 300 })
     await callRail(rail, railRequest())
