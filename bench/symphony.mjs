@@ -37,7 +37,7 @@ export async function open({ url, pg }) {
       await sealer.start()
       return { stop: () => Promise.all([relayer.stop(), sealer.stop()]) }
     },
-    // The counts of supervisor_outbox_status are up to twenty seconds old if the queue was large.
+    // supervisor_outbox_status would return stored counts of a large queue, which may be many seconds old.
     unfinished: async () =>
       Number((await owner.query('SELECT count(*) FROM symphony.payment_outbox_pending')).rows[0].count),
     close: () => Promise.all([database.close(), sealing.close(), owner.end()]),

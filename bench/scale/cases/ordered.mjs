@@ -5,7 +5,7 @@ import { claimCost } from '../claimCost.mjs'
 
 const BATCH = 50
 
-/** Conditions for the heads that cannot be claimed: those of participants 10, 20, 30 …, in turn leased, held and due later. */
+/** Conditions of heads that cannot be claimed: those of participants 10, 20, 30 …, in turn leased, held, due later. */
 const leased = 'i.sequence_id = 1 AND i.n % 30 = 10'
 const held = 'i.sequence_id = 1 AND i.n % 30 = 20'
 const future = 'i.sequence_id = 1 AND i.n % 30 = 0'
