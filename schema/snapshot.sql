@@ -2702,7 +2702,7 @@ COMMENT ON FUNCTION describe_reconciled_payment(uuid) IS 'Internal: returns ids,
 CREATE FUNCTION describe_reconciliation_run(p_run reconciliation_runs)
 RETURNS jsonb
 LANGUAGE sql STABLE
--- body: sha256 abff306c799486b592799d98e8288d863d46523277542b3942bd79030a6f352e
+-- body: sha256 1a6f31a624f3efaac2698b1906dd83bd6562f94328b3429d741270271f3cf3ec
 COMMENT ON FUNCTION describe_reconciliation_run(reconciliation_runs) IS 'Internal: returns the detail of the event RECONCILED, which repeats the row of a run.';
 
 -- function destroy_subject_key(text, text) of symphony_owner

@@ -430,7 +430,7 @@ export async function findReconciliationBreaks(role: Queryable): Promise<Reconci
 
 const BREAKS_MAX = 1_000
 
-const RUN_HASHES = ['file_sha256', 'entries_sha256', 'findings_sha256']
+const RUN_HASHES = ['file_sha256', 'reading_sha256', 'entries_sha256', 'findings_sha256']
 const RUN_TIMES = ['period_from', 'period_to', 'checked_from', 'checked_to', 'created_at']
 /** SQL for the detail of the event RECONCILED of a run t: all columns except event_id and actor. */
 const RUN_DETAIL = `(to_jsonb(t) - '{${['event_id', 'actor', ...RUN_HASHES, ...RUN_TIMES].join()}}'::text[]

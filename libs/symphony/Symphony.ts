@@ -133,7 +133,10 @@ export class Symphony<
     return enqueue(withKey(instruction, fieldName, 'instruction'), { tx, ...this.#checks })
   }
 
-  /** Enqueues many payments: all of them, or none if one is refused. */
+  /**
+   * Enqueues many payments, in statements of up to 1000: all of them, or none if one is refused. An error counts the
+   * payments from the start of its statement.
+   */
   async enqueueMany(instructions: readonly Instruction<Rails>[], options: EnqueueOptions): Promise<EnqueuedItem[]> {
     const { tx } = requiredObject('options', options, EXPECTED_TX)
     if (!Array.isArray(instructions)) throw new InvalidArgumentError('instructions', 'expected an array')

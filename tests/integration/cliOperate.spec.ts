@@ -421,6 +421,10 @@ describe('symphony freeze', () => {
     expect((await command(trial)).stdout).toContain(
       `marks ${waiting} pending payment${waiting === 1 ? '' : 's'} as of unknown outcome: the rail may have paid.`,
     )
+    await db.queryNoRole('SELECT count_outbox_queue(1)')
+    await db.queryNoRole(`UPDATE outbox_queue_counts SET counted_at = now() - interval '3 seconds'`)
+    expect((await command(trial)).stdout).toMatch(/marks \d+ pending payments? \(counted \d+ s ago\) as of unknown/)
+    await db.queryNoRole('UPDATE outbox_queue_counts SET parts = NULL')
     expect(await json(['freeze', 'lift', '--reason', 'compared', '--dry-run'])).toEqual({ possible: false })
     expect((await json(['status']))['dispatchFrozen']).toBe(false)
     const placed = await command(['freeze', 'place', '--reason', 'snapshot of 03:00'])

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { call } from '../../libs/db/call.js'
 import { enqueueMessage } from '../../libs/outbox/enqueue.js'
 import { approveOutboxProposal, placeOutboxHold, recordOutboxReturn } from '../../libs/outbox/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, claimOnly, complete, enqueue, eventRows, ledger } from '../support/outboxItems.js'
 import { createPerson, enqueueFailed, enqueueHeld, enqueuePaid } from '../support/outboxPeople.js'
-import { failureOf, race } from '../support/race.js'
+import { failureOf, openConnection, race } from '../support/race.js'
 import { findingsOf, finish, reconcileEntries, stageEntries, type TestEntry } from '../support/reconciliation.js'
 
 /** Tests the SQL functions that compare a bank statement with the ledger of one rail. */
@@ -472,10 +472,13 @@ describe('close_reconciliation_finding', () => {
 })
 
 describe('the stored record of a reconciliation run', () => {
-  test('equals the detail of its event, and its digests match its entries and findings', async () => {
+  test('equals the detail of its event under any bytea_output; its digests match its rows', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const run = await reconcileEntries(db, railType, [{ outboxId }, { outboxId }])
-    const { rows } = await db.queryNoRole(
+    const session = await openConnection(db)
+    onTestFinished(() => session.close())
+    await session.query(`SET bytea_output = 'escape'`)
+    const { rows } = await session.query(
       `SELECT e.detail = describe_reconciliation_run(r) AS same, e.actor = r.actor AS same_actor,
          e.scope, d.entries_sha256 = r.entries_sha256 AND d.findings_sha256 = r.findings_sha256 AS same_digests
        FROM reconciliation_runs r JOIN payment_outbox_events e ON e.event_id = r.event_id

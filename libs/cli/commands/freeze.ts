@@ -85,30 +85,30 @@ async function place(flags: GivenFlags, cli: Cli): Promise<void> {
     if (flags['dryRun'] === true) {
       const possible = (await readDispatchEpoch(control))?.frozen !== true
       if (!possible) return printResult({ possible }, 'Dispatch is frozen already.', flags, cli)
-      const waiting = await countUnmarked(control)
-      return printResult({ possible, waiting }, `Dispatch would be frozen. ${describeWaiting(waiting)}`, flags, cli)
+      const { waiting, sentence } = await describeWaiting(control)
+      return printResult({ possible, waiting }, `Dispatch would be frozen. ${sentence}`, flags, cli)
     }
     const changed = await freezeDispatch(control, reason)
     if (!changed) return printResult({ frozen: true, changed }, 'Dispatch was frozen already.', flags, cli)
-    const waiting = await countUnmarked(control)
+    const { waiting, sentence } = await describeWaiting(control)
     const epoch = await readDispatchEpoch(control)
     // If a worker has already marked the pending payments, describes the marks instead of announcing them.
-    const sentence = epoch === undefined || epoch.markedAt === null ? describeWaiting(waiting) : describeMarks(epoch)
-    printResult({ frozen: true, changed, waiting }, `Dispatch is frozen. ${sentence}`, flags, cli)
+    const marks = epoch === undefined || epoch.markedAt === null ? sentence : describeMarks(epoch)
+    printResult({ frozen: true, changed, waiting }, `Dispatch is frozen. ${marks}`, flags, cli)
   })
 }
 
-/** Counts the pending payments that a worker or the lift will mark as of unknown outcome. */
-async function countUnmarked(control: RoleHandle): Promise<number> {
-  const { pendingCount, outcomeUnknownCount } = await readOutboxStatus(control)
-  return Number(pendingCount - outcomeUnknownCount)
-}
-
-function describeWaiting(waiting: number): string {
-  const marked = countOf(waiting, 'pending payment')
-  return `A worker or the lift marks ${marked} as of unknown outcome: the rail may have paid.
+/** Counts and describes the pending payments that a worker or the lift will mark as of unknown outcome. */
+async function describeWaiting(control: RoleHandle): Promise<{ waiting: number; sentence: string }> {
+  const { pendingCount, outcomeUnknownCount, countsAgeSeconds } = await readOutboxStatus(control)
+  const waiting = Number(pendingCount - outcomeUnknownCount)
+  // The counts of a large queue are stored, and up to 30 s old.
+  const age = countsAgeSeconds < 1 ? '' : ` (counted ${Math.floor(countsAgeSeconds)} s ago)`
+  const marked = `${countOf(waiting, 'pending payment')}${age}`
+  const sentence = `A worker or the lift marks ${marked} as of unknown outcome: the rail may have paid.
 After the lift, the policy of each rail decides: inquire, resend or hold.
 To stop claims without such marks: symphony pause all --reason "…"`
+  return { waiting, sentence }
 }
 
 async function lift(flags: GivenFlags, cli: Cli): Promise<void> {

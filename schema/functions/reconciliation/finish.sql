@@ -288,15 +288,16 @@ $$;
 COMMENT ON FUNCTION compare_reconciliation(reconciliation_runs, uuid) IS
   'Internal: compares the staged entries with the ledger and records run, entries, findings, returns and proposals.';
 
--- Encodes times and all hashes except reading_sha256 itself, because to_jsonb depends on bytea_output and TimeZone.
+-- Encodes times and hashes itself, because to_jsonb depends on bytea_output and TimeZone.
 -- libs/ledger/db.ts compares each run with its event by the same expression.
 CREATE OR REPLACE FUNCTION describe_reconciliation_run(p_run reconciliation_runs) RETURNS jsonb
 LANGUAGE sql STABLE
 RETURN to_jsonb(p_run) - '{event_id,actor}'::text[] || jsonb_build_object(
-  'file_sha256', encode((p_run).file_sha256, 'hex'), 'entries_sha256', encode((p_run).entries_sha256, 'hex'),
-  'findings_sha256', encode((p_run).findings_sha256, 'hex'), 'period_from', epoch_micros((p_run).period_from),
-  'period_to', epoch_micros((p_run).period_to), 'checked_from', epoch_micros((p_run).checked_from),
-  'checked_to', epoch_micros((p_run).checked_to), 'created_at', epoch_micros((p_run).created_at));
+  'file_sha256', encode((p_run).file_sha256, 'hex'), 'reading_sha256', encode((p_run).reading_sha256, 'hex'),
+  'entries_sha256', encode((p_run).entries_sha256, 'hex'), 'findings_sha256', encode((p_run).findings_sha256, 'hex'),
+  'period_from', epoch_micros((p_run).period_from), 'period_to', epoch_micros((p_run).period_to),
+  'checked_from', epoch_micros((p_run).checked_from), 'checked_to', epoch_micros((p_run).checked_to),
+  'created_at', epoch_micros((p_run).created_at));
 COMMENT ON FUNCTION describe_reconciliation_run(reconciliation_runs) IS
   'Internal: returns the detail of the event RECONCILED, which repeats the row of a run.';
 
