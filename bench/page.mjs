@@ -11,6 +11,9 @@ export const PLOTS = fileURLToPath(new URL('../docs/benchmarks/', import.meta.ur
 /** The page shows medians of at most so many runs. */
 const RUNS = 3
 
+/** Folders of the measured code. */
+const SOURCES = [':/libs', ':/schema', ':/embedded', ':/bench']
+
 /** Sections in the order of the page. */
 const SECTIONS = ['peers', 'scale']
 
@@ -38,10 +41,13 @@ export function latestRuns(earlier, run, conditionsOf) {
   return [...earlier.filter((each) => conditionsOf(each) === conditionsOf(run)), run].slice(-RUNS)
 }
 
-/** Returns the commit of the checkout and the minute, to distinguish runs of one day. */
+/** Returns the minute and the commit of the checkout, to distinguish runs of one day. */
 export function runId() {
-  const { stdout } = spawnSync('git', ['rev-parse', '--short=8', 'HEAD'], { cwd: dirname(PAGE), encoding: 'utf8' })
-  return `${new Date().toISOString().slice(0, 16).replace('T', ' ')} UTC, commit ${stdout?.trim() || 'unknown'}`
+  const git = (...words) => spawnSync('git', words, { cwd: dirname(PAGE), encoding: 'utf8' })
+  const commit = git('rev-parse', '--short=8', 'HEAD').stdout?.trim() || 'unknown'
+  const isChanged = git('diff', '--quiet', 'HEAD', '--', ...SOURCES).status === 1
+  const time = new Date().toISOString().slice(0, 16).replace('T', ' ')
+  return `${time} UTC, commit ${commit}${isChanged ? ' with uncommitted changes' : ''}`
 }
 
 /** Describes the machine for the page. */

@@ -65,8 +65,8 @@ function titleOf({ run, machine }) {
 /** Returns the figure with the median number, and the least and the greatest number of all runs. */
 function medianOf(figures) {
   const sorted = figures.toSorted((left, right) => numberOf(left) - numberOf(right))
-  const [least, most] = [numberOf(sorted[0]), numberOf(sorted.at(-1))]
-  const spread = figures.length === 1 || Number.isNaN(least) ? '' : `${least} to ${most}`
+  const [least, most] = [sorted[0], sorted.at(-1)].map(({ measured }) => measured.split(' ')[0])
+  const spread = figures.length === 1 || Number.isNaN(numberOf(sorted[0])) ? '' : `${least} to ${most}`
   return { ...sorted[Math.floor(sorted.length / 2)], spread }
 }
 
