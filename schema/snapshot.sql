@@ -1921,7 +1921,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 6e8e313acd76fbb30816a76dd52f09f246a6560e1a07e350b904e8cc7fe1dec5
+-- body: sha256 0f4568eeb60cb7c30e709a3ecd0c356f30bad313e0b468951a07a0fc1ef19c5c
 COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[]) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
@@ -2019,7 +2019,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 09aef4202af36bffc55635fe565552c487999f0e21d6e033331c71f53e5419df
+-- body: sha256 c019bdacb98c7fd2634d2960015054ba9f591c5826e1e008b37f120ec4e65301
 COMMENT ON FUNCTION apply_outbox_limits(uuid[]) IS 'Internal: holds the new payments of a call that a limit does not allow, and counts the others.';
 
 -- function approve_outbox_limit(uuid) of symphony_owner
@@ -4545,7 +4545,7 @@ RETURNS TABLE(block_no bigint, row_count integer)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 324a227972f17466d5da5242f32bc8e2f1efd6628b9bbf8fc7cda7cbf4bdeb82
+-- body: sha256 552552aec5f6c65933efbc228dfbb56cf82802284d57b4bcb0700e3ceee9eb51
 COMMENT ON FUNCTION seal_ledger_block(integer, integer) IS 'Seals the next rows of the ledger whose transactions have ended. Returns no row if there is nothing to seal, another session seals, or the last block is partial and younger than the interval.';
 
 -- function send_outcome_messages(uuid[], text, uuid[], jsonb[]) of symphony_owner
@@ -4635,7 +4635,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 a379c1cc434bb2d471444efa1a7fc8bef1784f07cfb137d92dff66f19f031a0b
+-- body: sha256 30bfdd65a0a553e0594d2e5144889e27b7934cc2bc27fb6fe2fb94cdb35f9761
 COMMENT ON FUNCTION stage_reconciliation_entries(text[], text[], text[], text[], text[], numeric[], text[], date[], date[], text[], bigint[], uuid) IS 'Stores entries of a statement until finish_reconciliation compares them. Returns the id of the upload, which further batches name.';
 
 -- function store_search_destinations(bigint, text, uuid[], bytea[]) of symphony_owner
@@ -4742,7 +4742,7 @@ RETURNS TABLE(block_no bigint, row_count integer, breaks text[])
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 725afdc6f2438487d751a6cabe7c170a6d9d29876bd8f0ed7ca92b6e2398dd2e
+-- body: sha256 e1141fb8c6a012f777716521a9eba837f28f5ea8ffd8a1f082719255b7386d4f
 COMMENT ON FUNCTION verify_ledger_block(integer, integer) IS 'Compares the next block of the ledger with its rows, at a limited rate, and records each break and each completed pass. Returns no row if no block is due, or another session verifies.';
 
 -- function wake_inbox_workers() of symphony_owner

@@ -417,12 +417,12 @@ DECLARE
   v_is_new boolean[];
   v_was_new boolean[];
   -- Lists as place_outbox_items returns them. The initial values are those for a call of one item.
-  v_stream_nos integer[] := '{1}';
-  v_places integer[] := '{1}';
-  v_follow_ordered boolean[] := '{false}';
+  v_stream_nos integer[] := '{1}'::integer[];
+  v_places integer[] := '{1}'::integer[];
+  v_follow_ordered boolean[] := '{false}'::boolean[];
   v_participants text[] := p_participant_ids;
-  v_shares integer[] := '{1}';
-  v_fresh integer[] := '{1}';
+  v_shares integer[] := '{1}'::integer[];
+  v_fresh integer[] := '{1}'::integer[];
   v_outcome_topic text[] := p_outcome_topic;
   -- Per stream: the next sequence number after this call; whether an ordered item is pending.
   v_next_numbers bigint[];

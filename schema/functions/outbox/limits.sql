@@ -230,7 +230,7 @@ DECLARE
   v_limit outbox_limits;
   v_no bigint;
   v_size numeric;
-  v_holds jsonb[] := '{}';
+  v_holds jsonb[] := '{}'::jsonb[];
   v_exceeded_name text;
 BEGIN
   -- 1. Read the limits that can apply, and their usage.

@@ -170,7 +170,7 @@ BEGIN
   ELSE
     -- A full block ends with its last entry.
     v_block.last_kind := get_byte(v_block.entries, 58 * v_block.row_count - 57);
-    v_block.last_id := encode(substring(v_block.entries FROM 58 * v_block.row_count - 55 FOR 16), 'hex');
+    v_block.last_id := encode(substring(v_block.entries FROM 58 * v_block.row_count - 55 FOR 16), 'hex')::uuid;
   END IF;
   v_block.root := outbox_block_root(v_block.entries);
   v_block.prev_hash := v_last.block_hash;
@@ -201,7 +201,7 @@ DECLARE
   v_now CONSTANT timestamptz := clock_timestamp();
   v_entries bytea;
   v_count integer;
-  v_breaks text[] := '{}';
+  v_breaks text[] := '{}'::text[];
 BEGIN
   IF p_rows_per_second IS NULL OR p_rows_per_second NOT BETWEEN 1 AND 1000000 THEN
     PERFORM refuse_argument('p_rows_per_second', 'a whole number from 1 to 1000000');

@@ -28,7 +28,7 @@ BEGIN
     PERFORM refuse_argument('p_positions', 'a plain list of at most 10000 numbers');
   END IF;
   v_problem := CASE
-    WHEN p_entry_kinds IS NULL OR array_dims(p_entry_kinds) IS DISTINCT FROM v_list THEN '{p_entry_kinds}'
+    WHEN p_entry_kinds IS NULL OR array_dims(p_entry_kinds) IS DISTINCT FROM v_list THEN '{p_entry_kinds}'::text[]
     WHEN p_accounts IS NULL OR array_dims(p_accounts) IS DISTINCT FROM v_list THEN '{p_accounts}'
     WHEN p_bank_references IS NULL OR array_dims(p_bank_references) IS DISTINCT FROM v_list THEN '{p_bank_references}'
     WHEN p_shown_references IS NULL OR array_dims(p_shown_references) IS DISTINCT FROM v_list
