@@ -43,11 +43,14 @@ export function latestRuns(earlier, run, conditionsOf) {
 
 /** Returns the minute and the commit of the checkout, to distinguish runs of one day. */
 export function runId() {
-  const git = (...words) => spawnSync('git', words, { cwd: dirname(PAGE), encoding: 'utf8' })
   const commit = git('rev-parse', '--short=8', 'HEAD').stdout?.trim() || 'unknown'
   const isChanged = git('diff', '--quiet', 'HEAD', '--', ...SOURCES).status === 1
   const time = new Date().toISOString().slice(0, 16).replace('T', ' ')
   return `${time} UTC, commit ${commit}${isChanged ? ' with uncommitted changes' : ''}`
+}
+
+function git(...words) {
+  return spawnSync('git', words, { cwd: dirname(PAGE), encoding: 'utf8' })
 }
 
 /** Describes the machine for the page. */

@@ -45,8 +45,6 @@ export interface ReconciliationPlan {
   readonly railType: string
   readonly format: StatementFormat | 'rail'
   readonly statement: AsyncIterable<Uint8Array>
-  /** Text that is hashed before the statement; empty for a file. */
-  readonly salt: string
   readonly reading: ReadStatementOptions
   readonly from: Date | undefined
   readonly to: Date | undefined
@@ -76,24 +74,21 @@ export function planReconciliation(options: ReconcileOptions, { rail }: Reconcil
   const common = { railType, from, to, settlementDays, keepUnknown, dryRun, signal }
   if (statement === undefined) {
     const listed = listedStatement(railType, rail, from, to, signal)
-    return { ...common, ...listed, format: 'rail', reading: { ...reading, format: 'ndjson' } }
+    return { ...common, statement: listed, format: 'rail', reading: { ...reading, format: 'ndjson' } }
   }
   if (!isAsyncIterable(statement)) throw new InvalidArgumentError('statement', 'expected a stream of bytes')
   if (format === undefined) throw new InvalidArgumentError('format', `expected ${STATEMENT_FORMATS.join(', ')}`)
-  return { ...common, statement, salt: '', format, reading: { ...reading, format } }
+  return { ...common, statement, format, reading: { ...reading, format } }
 }
 
-/**
- * Returns the payments that the rail lists, as NDJSON, so that one reader checks all entries. The salt contains the
- * period, so that empty lists of two periods have different hashes.
- */
+/** Returns the payments that the rail lists, as NDJSON, so that one reader checks all entries. */
 function listedStatement(
   railType: string,
   rail: ReconcileTools['rail'],
   from: Date | undefined,
   to: Date | undefined,
   signal: AbortSignal,
-): Pick<ReconciliationPlan, 'statement' | 'salt'> {
+): AsyncIterable<Uint8Array> {
   if (rail?.listPayments === undefined) {
     throw new InvalidArgumentError(
       'statement',
@@ -103,10 +98,7 @@ function listedStatement(
   if (from === undefined || to === undefined) {
     throw new InvalidArgumentError('from', 'expected from and to, because there is no statement with a period')
   }
-  return {
-    statement: linesOf(rail.listPayments({ from, to }, { signal })),
-    salt: `${from.toISOString()} ${to.toISOString()}\n`,
-  }
+  return linesOf(rail.listPayments({ from, to }, { signal }))
 }
 
 async function* linesOf(payments: AsyncIterable<RailPayment>): AsyncGenerator<Uint8Array> {

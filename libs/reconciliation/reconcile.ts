@@ -65,9 +65,9 @@ interface StagedStatement {
 
 async function stageStatement(
   upload: Upload,
-  { statement, salt, reading, signal }: ReconciliationPlan,
+  { statement, reading, signal }: ReconciliationPlan,
 ): Promise<StagedStatement> {
-  const hash = createHash('sha256').update(salt)
+  const hash = createHash('sha256')
   const batches = readStatement(hashed(statement, hash, signal), reading)
   for (;;) {
     const step = await batches.next()
