@@ -31,7 +31,7 @@ export async function enqueue(instruction: OutboxInstruction, options: EnqueueOp
 
 /**
  * Enqueues many payments, in statements of up to 1000: all of them, or none if one is refused. Returns results in the
- * order given. An error counts the payments from the start of its statement.
+ * order given. The index in an error counts from the start of its statement.
  */
 export async function enqueueMany(
   instructions: readonly OutboxInstruction[],

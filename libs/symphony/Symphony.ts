@@ -134,8 +134,8 @@ export class Symphony<
   }
 
   /**
-   * Enqueues many payments, in statements of up to 1000: all of them, or none if one is refused. An error counts the
-   * payments from the start of its statement.
+   * Enqueues many payments, in statements of up to 1000: all of them, or none if one is refused. The index in an error
+   * counts from the start of its statement.
    */
   async enqueueMany(instructions: readonly Instruction<Rails>[], options: EnqueueOptions): Promise<EnqueuedItem[]> {
     const { tx } = requiredObject('options', options, EXPECTED_TX)

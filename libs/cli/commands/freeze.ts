@@ -93,8 +93,8 @@ async function place(flags: GivenFlags, cli: Cli): Promise<void> {
     const { waiting, sentence } = await describeWaiting(control)
     const epoch = await readDispatchEpoch(control)
     // If a worker has already marked the pending payments, describes the marks instead of announcing them.
-    const marks = epoch === undefined || epoch.markedAt === null ? sentence : describeMarks(epoch)
-    printResult({ frozen: true, changed, waiting }, `Dispatch is frozen. ${marks}`, flags, cli)
+    const consequence = epoch === undefined || epoch.markedAt === null ? sentence : describeMarks(epoch)
+    printResult({ frozen: true, changed, waiting }, `Dispatch is frozen. ${consequence}`, flags, cli)
   })
 }
 
@@ -102,7 +102,7 @@ async function place(flags: GivenFlags, cli: Cli): Promise<void> {
 async function describeWaiting(control: RoleHandle): Promise<{ waiting: number; sentence: string }> {
   const { pendingCount, outcomeUnknownCount, countsAgeSeconds } = await readOutboxStatus(control)
   const waiting = Number(pendingCount - outcomeUnknownCount)
-  // The counts of a large queue are stored, and up to 30 s old.
+  // The counts of a large queue are stored, and may be some seconds old.
   const age = countsAgeSeconds < 1 ? '' : ` (counted ${Math.floor(countsAgeSeconds)} s ago)`
   const marked = `${countOf(waiting, 'pending payment')}${age}`
   const sentence = `A worker or the lift marks ${marked} as of unknown outcome: the rail may have paid.

@@ -1,7 +1,7 @@
 import { runProgram } from '../../scorecard/runSpec.js'
 import { defineScenario } from '../../scorecard/Scenario.js'
 
-/** Mutants of the short run: those that remove guards of two-person decisions. A run of all takes an hour. */
+/** Mutants of the short run: those that remove guards of two-person decisions. All take half an hour on two cores. */
 const SHORT = [
   'one person decides alone',
   'any login may name the person who acts',
