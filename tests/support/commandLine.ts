@@ -1,4 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process'
+import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { run } from '../../libs/cli/program.js'
 import { Terminal } from '../../libs/cli/terminal/Terminal.js'
@@ -39,8 +40,13 @@ export interface Running {
   readonly stderr: () => string
 }
 
-export function spawnSymphony(words: readonly string[], env: Readonly<Record<string, string>> = {}): Running {
-  const child = spawn(process.execPath, [builtPath('libs/cli/childMain.js'), ...words], {
+/** Starts a command of this release, or of the one built in `dist`. */
+export function spawnSymphony(
+  words: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+  dist = builtPath(''),
+): Running {
+  const child = spawn(process.execPath, [join(dist, 'libs/cli/childMain.js'), ...words], {
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
   })

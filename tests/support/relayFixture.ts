@@ -29,6 +29,8 @@ export interface WorkerOptions {
   readonly env?: Readonly<Record<string, string>>
   /** Port that replaces the server's port, for example the port of a proxy. */
   readonly port?: number
+  /** Folder of another built release. */
+  readonly dist?: string
 }
 
 /**
@@ -71,8 +73,8 @@ export class RelayFixture {
   }
 
   /** Starts a worker with this name. Resolves when it is at work. */
-  async startWorker(name: string, { words = [], env = {}, port }: WorkerOptions = {}): Promise<Running> {
-    const worker = spawnSymphony(['worker', '--rails', this.#railsFile, ...words], {
+  async startWorker(name: string, { words = [], env = {}, port, dist }: WorkerOptions = {}): Promise<Running> {
+    const environment = {
       DATABASE_URL: this.urlThrough(port),
       SYMPHONY_SCHEMA: this.db.schema,
       SYMPHONY_ACCESS_TOKEN: ACCESS_TOKEN,
@@ -81,7 +83,8 @@ export class RelayFixture {
       CHECKPOINTS_URL: this.checkpoints.url,
       OUTBOX_WORKER_ID: name,
       ...env,
-    })
+    }
+    const worker = spawnSymphony(['worker', '--rails', this.#railsFile, ...words], environment, dist)
     onTestFinished(async () => {
       worker.child.kill('SIGKILL')
       await worker.ended
