@@ -113,7 +113,8 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
   ): Promise<EnqueuedItem & { readonly messageId: string }> {
     requireKnownOptions(given, MESSAGE_FIELDS, 'message.')
     const message: Message = given
-    if (this.#topics.size > 0) await requireTopicPayload(this.#topics, message)
+    const checking = requireTopicPayload(this.#topics, message)
+    if (checking !== undefined) await checking
     const messageId = message.messageId ?? randomUUID()
     const item = await enqueueMessage(
       {

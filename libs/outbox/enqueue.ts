@@ -1,7 +1,7 @@
 import { BATCH_SIZE, type InvalidPayloadError } from '../core/index.js'
 import { onlyRow, requireTransaction, undoOnError, withSchema, type Queryable, type Tx } from '../db/index.js'
 import { findRefusal, type KnownContracts } from '../rails/index.js'
-import { enqueuePaymentOutbox, enqueuePaymentOutboxBatch, type EnqueueCallOptions } from './db.js'
+import { enqueuePaymentOutboxBatch, type EnqueueCallOptions } from './db.js'
 import { proposePaymentOutbox, type ProposedInstruction, type ProposedItem } from './propose.js'
 import type { EnqueuedItem, OutboxInstruction } from './types.js'
 
@@ -23,10 +23,7 @@ export interface EnqueueOptions extends EnqueueChecks {
  * the transaction ends.
  */
 export async function enqueue(instruction: OutboxInstruction, options: EnqueueOptions): Promise<EnqueuedItem> {
-  const tx = transactionOf(options)
-  // Sends the statement before any await. Otherwise a caller that forgets to await enqueue() would send COMMIT first.
-  if (options.protection === undefined && options.rails === undefined) return enqueuePaymentOutbox(tx, instruction)
-  return onlyRow(await enqueueChecked(tx, [instruction], options))
+  return onlyRow(await enqueueChecked(transactionOf(options), [instruction], options))
 }
 
 /**
@@ -60,7 +57,11 @@ function transactionOf({ tx, schema }: EnqueueOptions): Queryable {
 }
 
 export interface InstructionEncryptor {
-  encrypt(tx: Queryable, instructions: readonly OutboxInstruction[]): Promise<readonly OutboxInstruction[]>
+  /** Returns a promise only if there is a field to encrypt. */
+  encrypt(
+    tx: Queryable,
+    instructions: readonly OutboxInstruction[],
+  ): readonly OutboxInstruction[] | Promise<readonly OutboxInstruction[]>
 }
 
 export interface EnqueueChecks {
@@ -101,15 +102,23 @@ export async function proposeChecked(
   return onlyRow(await sendChecked(tx, [instruction], checks, propose))
 }
 
+/**
+ * Checks and sends. Sends before any await, unless a check is asynchronous or a field is encrypted. Otherwise a caller
+ * that forgets to await enqueue() would send COMMIT or ROLLBACK first, and the payment would be committed alone.
+ */
 async function sendChecked<Item extends EnqueuedItem>(
   tx: Queryable,
   instructions: readonly OutboxInstruction[],
   { rails, protection }: EnqueueChecks,
   enqueueStored: (role: Queryable, stored: readonly OutboxInstruction[]) => Promise<Item[]>,
 ): Promise<Item[]> {
-  const faults = rails === undefined || rails.size === 0 ? [] : await findFaults(instructions, rails)
+  const finding = rails === undefined || rails.size === 0 ? [] : findFaults(instructions, rails)
+  const faults = finding instanceof Promise ? await finding : finding
   const send = async (role: Queryable) => {
-    const stored = protection === undefined ? instructions : await protection.encrypt(role, instructions)
+    const encrypting = protection?.encrypt(role, instructions) ?? instructions
+    const stored = encrypting instanceof Promise ? await encrypting : encrypting
+    // The transaction of a caller that did not await may have ended meanwhile.
+    requireTransaction(role)
     return enqueueStored(role, stored)
   }
   if (faults.every((fault) => fault === undefined)) return send(tx)
@@ -121,14 +130,16 @@ async function sendChecked<Item extends EnqueuedItem>(
   })
 }
 
-async function findFaults(
-  instructions: readonly OutboxInstruction[],
-  rails: KnownContracts,
-): Promise<(InvalidPayloadError | undefined)[]> {
-  const faults: (InvalidPayloadError | undefined)[] = []
-  for (const [index, { railType, payload }] of instructions.entries()) {
+function isKnown<Fault>(fault: Fault | Promise<Fault>): fault is Fault {
+  return !(fault instanceof Promise)
+}
+
+type Faults = (InvalidPayloadError | undefined)[]
+
+function findFaults(instructions: readonly OutboxInstruction[], rails: KnownContracts): Faults | Promise<Faults> {
+  const found = instructions.map(({ railType, payload }, index) => {
     const place = (field: string) => (instructions.length === 1 ? field : `instructions[${index}].${field}`)
-    faults.push(await findRefusal(rails, 'rail', railType, payload, place))
-  }
-  return faults
+    return findRefusal(rails, 'rail', railType, payload, place)
+  })
+  return found.every(isKnown) ? found : Promise.all(found.map(async (fault) => fault))
 }

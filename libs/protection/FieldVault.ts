@@ -58,12 +58,12 @@ export class FieldVault {
   /**
    * Returns the instructions with their fields encrypted. The same plaintext under the same key gives the same bytes,
    * even after a rotation, so that a repeated instruction stays equal. `role` is the caller's transaction, or
-   * symphony_ingest.
+   * symphony_ingest. Returns a promise only if there is a field to encrypt.
    */
-  async encrypt<Instruction extends EncryptableInstruction>(
+  encrypt<Instruction extends EncryptableInstruction>(
     role: Queryable,
     instructions: readonly Instruction[],
-  ): Promise<readonly Instruction[]> {
+  ): readonly Instruction[] | Promise<readonly Instruction[]> {
     if (instructions.length > BATCH_SIZE.max) {
       throw new ArgumentRangeError('instructions', `expected at most ${BATCH_SIZE.max}, got ${instructions.length}`)
     }
@@ -72,8 +72,7 @@ export class FieldVault {
     )
     const subjects = new Set(drafts.flatMap(({ subject }) => subject ?? []))
     if (subjects.size === 0) return instructions
-    const keys = await this.#keysFor(role, [...subjects])
-    return drafts.map((draft) => encryptDraft(draft, keys))
+    return this.#keysFor(role, [...subjects]).then((keys) => drafts.map((draft) => encryptDraft(draft, keys)))
   }
 
   /** Returns the function that decrypts payloads of a rail. `role` is symphony_executor. */

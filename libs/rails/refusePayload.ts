@@ -1,7 +1,7 @@
 import { InvalidPayloadError, nearestSpelling, requiredId, type JsonObject } from '../core/index.js'
 import { RAIL_TIMEOUT_DEFAULT_MS, readSchema, type LoadedContract } from './loadRails.js'
 import type { TopicContracts } from './types.js'
-import { validatePayload } from './validatePayload.js'
+import { validatePayload, whenSettled, type PayloadCheck } from './validatePayload.js'
 
 /** Contracts of a process by rail or by topic. The process enqueues only payloads that these contracts accept. */
 export type KnownContracts = ReadonlyMap<string, LoadedContract>
@@ -27,13 +27,17 @@ export function loadTopics(topics: TopicContracts): KnownContracts {
 
 /**
  * Throws `InvalidPayloadError` for a message that the contract of its topic refuses, or whose topic has no contract.
+ * Without topics nothing is refused. Returns a promise only if the check is asynchronous.
  */
-export async function requireTopicPayload(
+export function requireTopicPayload(
   topics: KnownContracts,
   { topic, payload }: { readonly topic: string; readonly payload: JsonObject },
-): Promise<void> {
-  const refusal = await findRefusal(topics, 'topic', topic, payload)
-  if (refusal !== undefined) throw refusal
+): undefined | Promise<undefined> {
+  if (topics.size === 0) return undefined
+  return whenSettled(findRefusal(topics, 'topic', topic, payload), (refusal) => {
+    if (refusal !== undefined) throw refusal
+    return undefined
+  })
 }
 
 const NAME = /^[A-Za-z][\w.:-]{0,63}$/
@@ -46,17 +50,18 @@ const REMEDIES = {
 
 /**
  * Returns the refusal of a payload; undefined if the payload is accepted. A check that itself fails, such as a schema
- * that throws, does not refuse the payload, because the worker checks it again.
+ * that throws, does not refuse the payload, because the worker checks it again. Returns a promise only if the check is
+ * asynchronous.
  *
  * @param place Returns the name of a field for the error. @default the field itself
  */
-export async function findRefusal(
+export function findRefusal(
   contracts: KnownContracts,
   kind: 'rail' | 'topic',
   type: string,
   payload: JsonObject,
   place: (field: string) => string = (field) => field,
-): Promise<InvalidPayloadError | undefined> {
+): InvalidPayloadError | undefined | Promise<InvalidPayloadError | undefined> {
   const contract = contracts.get(type)
   if (contract === undefined) {
     const nearest = nearestSpelling(type, contracts.keys())
@@ -69,9 +74,9 @@ export async function findRefusal(
       remedy: `Use one of: ${known}`,
     })
   }
-  const check = await validatePayload(contract, payload)
-  if (check.ok || check.retryable) return undefined
-  return new InvalidPayloadError(place('payload'), `${check.message} (${check.code})`, {
-    remedy: REMEDIES[kind],
-  })
+  return whenSettled(validatePayload(contract, payload), (check: PayloadCheck) =>
+    check.ok || check.retryable
+      ? undefined
+      : new InvalidPayloadError(place('payload'), `${check.message} (${check.code})`, { remedy: REMEDIES[kind] }),
+  )
 }

@@ -50,28 +50,23 @@ export function validatePayload(rail: LoadedContract, payload: JsonObject): Payl
     return fault('INVALID_PAYLOAD', 'payload: expected an object')
   }
   try {
-    const cardFault = faultOfCardNumbers(rail, payload)
-    if (cardFault !== undefined) return cardFault
-    const moneyFault = rail.money
-      ? (faultOfMoney(payload) ?? faultOfDestination(rail, payload['destination']))
-      : undefined
-    if (rail.payload === undefined && !(moneyFault instanceof Promise)) return moneyFault ?? SOUND
-    return validateWaiting(rail, payload, moneyFault)
+    const moneyFault =
+      faultOfCardNumbers(rail, payload) ??
+      (rail.money ? (faultOfMoney(payload) ?? faultOfDestination(rail, payload['destination'])) : undefined)
+    const anyFault = whenSettled(moneyFault, (found) => found ?? faultBySchema(rail, payload))
+    const check = whenSettled(anyFault, (found): PayloadCheck => found ?? SOUND)
+    return check instanceof Promise ? check.catch(checkFailure) : check
   } catch (error) {
     return checkFailure(error)
   }
 }
 
-async function validateWaiting(
-  rail: LoadedContract,
-  payload: JsonObject,
-  moneyFault: PayloadFault | undefined | Promise<PayloadFault | undefined>,
-): Promise<PayloadCheck> {
-  try {
-    return (await moneyFault) ?? (await faultBySchema(rail, payload)) ?? SOUND
-  } catch (error) {
-    return checkFailure(error)
-  }
+/** Returns the result of `judge`: a promise only if the value or the result is one. */
+export function whenSettled<Value, Result>(
+  value: Value | Promise<Value>,
+  judge: (value: Value) => Result | Promise<Result>,
+): Result | Promise<Result> {
+  return value instanceof Promise ? value.then(judge) : judge(value)
 }
 
 function checkFailure(error: unknown): PayloadCheckFailure {
@@ -125,14 +120,15 @@ function destinationFaultLater(kind: DestinationKind, verdict: Promise<boolean>)
   return verdict.then((isValid) => destinationFault(kind, isValid))
 }
 
-async function faultByRail(
+function faultByRail(
   rail: LoadedContract,
   isValidDestination: (destination: unknown) => unknown,
   destination: unknown,
-): Promise<PayloadFault | undefined> {
-  const isValid = await checked(rail, isValidDestination, destination)
-  if (typeof isValid !== 'boolean') throw new PayloadCheckError('did not return true or false')
-  return isValid ? undefined : fault('INVALID_DESTINATION', 'destination: refused by the rail')
+): PayloadFault | undefined | Promise<PayloadFault | undefined> {
+  return whenSettled(inTime(rail, isValidDestination(destination)), (isValid) => {
+    if (typeof isValid !== 'boolean') throw new PayloadCheckError('did not return true or false')
+    return isValid ? undefined : fault('INVALID_DESTINATION', 'destination: refused by the rail')
+  })
 }
 
 const DESTINATION_EXPECTED = {
@@ -142,14 +138,16 @@ const DESTINATION_EXPECTED = {
     'destination: expected an account of at most 64 letters and digits, with single separators - _ . : / @ inside',
 } as const
 
-async function faultBySchema(rail: LoadedContract, payload: JsonObject): Promise<PayloadFault | undefined> {
+function faultBySchema(
+  rail: LoadedContract,
+  payload: JsonObject,
+): PayloadFault | undefined | Promise<PayloadFault | undefined> {
   const standard = rail.payload?.['~standard']
   if (standard === undefined) return undefined
-  const { issues } = await checked(
-    rail,
-    (value): StandardResult | Promise<StandardResult> => standard.validate(value),
-    payload,
-  )
+  return whenSettled(inTime<StandardResult>(rail, standard.validate(payload)), (result) => faultOf(result, payload))
+}
+
+function faultOf({ issues }: StandardResult, payload: JsonObject): PayloadFault | undefined {
   if (issues === undefined) return undefined
   const places = new Set(issues.slice(0, ISSUES_SHOWN_MAX).map((issue) => placeOf(issue, payload)))
   const more = issues.length > ISSUES_SHOWN_MAX ? ` and ${issues.length - ISSUES_SHOWN_MAX} more` : ''
@@ -158,16 +156,21 @@ async function faultBySchema(rail: LoadedContract, payload: JsonObject): Promise
 
 const ISSUES_SHOWN_MAX = 5
 
-/** Runs a check with the rail's timeout, because an asynchronous validator may hang. */
-async function checked<Value, Result>(
-  rail: LoadedContract,
-  check: (value: Value) => Result | Promise<Result>,
-  value: Value,
-): Promise<Result> {
-  const { settled } = await withDeadline(() => check(value), { timeoutMs: rail.timeoutMs })
-  if (settled === undefined) throw new PayloadCheckError(`did not end within ${rail.timeoutMs} ms`)
+/** Limits an asynchronous result to the rail's timeout, because a validator may hang. */
+function inTime<Result>({ timeoutMs }: LoadedContract, result: Result | PromiseLike<Result>): Result | Promise<Result> {
+  if (isThenable(result)) return settledInTime(result, timeoutMs)
+  return result
+}
+
+async function settledInTime<Result>(result: PromiseLike<Result>, timeoutMs: number): Promise<Result> {
+  const { settled } = await withDeadline(async () => result, { timeoutMs })
+  if (settled === undefined) throw new PayloadCheckError(`did not end within ${timeoutMs} ms`)
   if (settled.how === 'threw') throw settled.error
   return settled.value
+}
+
+function isThenable<Result>(result: Result | PromiseLike<Result>): result is PromiseLike<Result> {
+  return typeof result === 'object' && result !== null && 'then' in result && typeof result.then === 'function'
 }
 
 function placeOf({ path = [] }: StandardIssue, payload: JsonObject): string {

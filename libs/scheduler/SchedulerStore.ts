@@ -53,7 +53,8 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
     requireTransaction(tx)
     requireKnownOptions(given, TIMER_FIELDS, 'timer.')
     const timer: TimerDefinition = given
-    if (this.#topics.size > 0) await requireTopicPayload(this.#topics, timer)
+    const checking = requireTopicPayload(this.#topics, timer)
+    if (checking !== undefined) await checking
     return db.scheduleTimer(tx, timer)
   }
 
@@ -81,7 +82,7 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
   async createOrUpdateJob(given: JobDefinition<Topics>): Promise<DefinedJob> {
     requireKnownOptions(given, JOB_FIELDS, 'job.')
     const job: JobDefinition = given
-    if (this.#topics.size > 0) await requireTopicPayload(this.#topics, job)
+    await requireTopicPayload(this.#topics, job)
     return db.createOrUpdateJob(this.#control, job)
   }
 

@@ -103,7 +103,7 @@ const tools = {
     }
   },
   /** A topic whose schema accepts everything. */
-  topics: { scheduled: { '~standard': { version: 1, vendor: 'steps', validate: (value) => ({ value }) } } },
+  topics: { scheduled: { '~standard': { version: 1, vendor: 'steps', validate: async (value) => ({ value }) } } },
   planted: (disposition) => new modules.db.DatabaseError('CONNECTION_LOST', 'planted', { disposition }),
   rail(overrides = {}) {
     return {

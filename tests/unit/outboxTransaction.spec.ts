@@ -1,9 +1,13 @@
+import { randomUUID } from 'node:crypto'
+import { EventEmitter, once } from 'node:events'
 import { Client, Pool } from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { InvalidArgumentError } from '../../libs/core/index.js'
+import { InvalidArgumentError, type JsonObject } from '../../libs/core/index.js'
 import { withSchema } from '../../libs/db/index.js'
 import { enqueue, enqueueMany, OutboxStore } from '../../libs/outbox/index.js'
+import type { StandardSchema } from '../../libs/rails/index.js'
 import { SchedulerStore } from '../../libs/scheduler/index.js'
+import { Symphony } from '../../libs/symphony/index.js'
 import { testSchema, useTestDatabase } from '../support/database.js'
 import { buildInstruction } from '../support/outboxItems.js'
 
@@ -196,15 +200,66 @@ describe.for([false, true])('enqueue with a pg client (pipeline: %s)', (pipeline
   })
 })
 
-test('an enqueue that is not awaited is sent before the ROLLBACK that follows it', async () => {
-  const instruction = buildInstruction()
-  await withClient(async (client) => {
-    await client.query('BEGIN')
-    const pending = enqueue(instruction, { tx: client, schema })
-    await client.query('ROLLBACK')
-    expect(await pending).toMatchObject({ created: true })
+const MONEY = { amount: '10.50', currency: 'EUR', destination: 'account-1' }
+
+/** Schema whose check is `validate`. */
+function schemaOf(validate: StandardSchema<JsonObject>['~standard']['validate']): StandardSchema<JsonObject> {
+  return { '~standard': { version: 1, vendor: 'test', validate } }
+}
+
+describe('an enqueue that is not awaited', () => {
+  const accepting = schemaOf(() => ({ value: {} }))
+
+  test.each([
+    ['without rails', new Symphony({ schema })],
+    ['of a rail with a schema', new Symphony({ schema, rails: [{ type: 'wire', payload: accepting }] })],
+  ])('is sent before the ROLLBACK that follows it: a payment %s', async (_of, symphony) => {
+    const { participantId, instructionId } = buildInstruction()
+    await withClient(async (client) => {
+      await client.query('BEGIN')
+      const payment = { participantId, instructionId, railType: 'wire', payload: MONEY } as const
+      const pending = symphony.enqueue(payment, { tx: client })
+      await client.query('ROLLBACK')
+      expect(await pending).toMatchObject({ created: true })
+    })
+    expect(await countItems(participantId)).toBe(0)
   })
-  expect(await countItems(instruction.participantId)).toBe(0)
+
+  test('is sent before the ROLLBACK that follows it: a message of a topic with a schema, and a timer', async () => {
+    const options = { topics: { news: accepting } }
+    const key = randomUUID()
+    await withClient(async (client) => {
+      const tx = withSchema(client, schema)
+      await client.query('BEGIN')
+      const sent = new OutboxStore(db.database, options).enqueue({ topic: 'news', key, payload: {} }, { tx })
+      const timer = { topic: 'news', payload: {}, dueAt: new Date(), timerId: key } as const
+      const scheduled = new SchedulerStore(db.database, options).scheduleTimer(timer, { tx })
+      await client.query('ROLLBACK')
+      expect([(await sent).created, await scheduled]).toEqual([true, key])
+    })
+    expect(await countItems(key)).toBe(0)
+    const { rows } = await db.queryNoRole('SELECT FROM scheduler_timers WHERE timer_id = $1', [key])
+    expect(rows).toEqual([])
+  })
+
+  test('is refused if an asynchronous check ends after the transaction', async () => {
+    const { participantId, instructionId } = buildInstruction()
+    const ended = new EventEmitter()
+    const slow = schemaOf(async () => {
+      await once(ended, 'transaction')
+      return { value: {} }
+    })
+    const symphony = new Symphony({ schema, rails: [{ type: 'wire', payload: slow }] })
+    await withClient(async (client) => {
+      await client.query('BEGIN')
+      const payment = { participantId, instructionId, railType: 'wire', payload: MONEY } as const
+      const pending = refusalOf(() => symphony.enqueue(payment, { tx: client }))
+      await client.query('ROLLBACK')
+      ended.emit('transaction')
+      expect(await pending).toEqual(refused('a pg client outside a transaction'))
+    })
+    expect(await countItems(participantId)).toBe(0)
+  })
 })
 
 test('enqueue accepts a role of Symphony’s own pool instead of a transaction of the caller', async () => {

@@ -12,7 +12,7 @@ export function decidingSteps(tools) {
       await other.close()
     }
   }
-  const checks = (type) => ({ rails: rails.loadRails([rail({ type })]) })
+  const checks = (type) => ({ rails: rails.loadRails([rail({ type, payload: tools.topics.scheduled })]) })
   const createQueuedOne = async () => (await outbox.enqueuePaymentOutbox(as('ingest'), buildPayment())).outboxId
 
   return {
