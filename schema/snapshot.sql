@@ -2074,7 +2074,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 2ac099e92f4ccac36a617facf8aec74c3bda724786dd7244d5d35ea727daf6cb
+-- body: sha256 fcc7ea2fde98e5521fca9ade8c30dbd3a48bc825574b2bdb87fa92344bf09ef2
 COMMENT ON FUNCTION begin_dispatch_epoch(integer, text) IS 'Internal: records the server of a new epoch, and freezes dispatch unless no commit can have been lost.';
 
 -- function begin_outbox_dispatch(uuid, uuid, text) of symphony_owner

@@ -149,7 +149,13 @@ describe('the last stored epoch', () => {
     await check()
     await rewindEpoch(db, change)
     expect(await isOpen()).toBe(false)
-    expect(await epochRow(db)).toMatchObject({ epoch_no: 2, frozen: true, freeze_cause: cause, frozen_by: WORKER })
+    const freezing = { epoch_no: 2, frozen: true, freeze_cause: cause, frozen_by: WORKER }
+    const { rows } = await db.queryNoRole<{ second: string }>(
+      `SELECT to_char(beat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS second
+       FROM dispatch_epochs WHERE epoch_no = 1`,
+    )
+    const freeze_reason = expect.stringMatching(`; the last heartbeat before it was at ${rows[0]?.second}$`)
+    expect(await epochRow(db)).toMatchObject({ ...freezing, freeze_reason })
   })
 
   test.for([

@@ -242,7 +242,9 @@ BEGIN
     v_reason := format('timeline %s follows %s, and %s', v_server.timeline, v_last.timeline, v_doubt);
   END IF;
   IF v_cause IS NOT NULL THEN
-    PERFORM freeze_dispatch_epoch(v_epoch_no, v_cause, v_reason, p_actor);
+    -- Commits after that heartbeat may be missing, so an operator compares the rail's records from then on.
+    PERFORM freeze_dispatch_epoch(v_epoch_no, v_cause, format('%s; the last heartbeat before it was at %s', v_reason,
+      to_char(v_last.beat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), p_actor);
   END IF;
 END
 $$;
