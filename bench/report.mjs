@@ -107,7 +107,7 @@ function section(servers, runs) {
     ...head("Symphony's result", 'goal', ...versions),
     ...goalRows(servers),
     '',
-    'Batch enqueue cannot reach the rate of a queue without keys: Symphony writes two tables, five index entries and the sequence number of the participant.',
+    'Batch enqueue cannot reach the rate of a queue without keys: Symphony writes two tables, eight index entries and the sequence number of the participant.',
     '',
     '### Rates and CPU per item',
     '',

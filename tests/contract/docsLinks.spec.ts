@@ -1,4 +1,4 @@
-import { mkdtemp, mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -55,6 +55,15 @@ test('docs/README.md links every page of the documentation', async () => {
     (file) => file.startsWith('docs/') && !/^docs\/(?:README\.md$|reference\/api\/)/.test(file),
   )
   expect(listed.filter((file) => !index.includes(`(${file.slice('docs/'.length)}`))).toEqual([])
+})
+
+test('docs/decisions.md lists the heading of every decision', async () => {
+  const index = await readFile(join(root, 'docs/decisions.md'), 'utf8')
+  const decisions = join(root, 'docs/internals/decisions')
+  const texts = await Promise.all((await readdir(decisions)).map((name) => readFile(join(decisions, name), 'utf8')))
+  const headings = texts.flatMap((text) => [...text.matchAll(/^## (.+)$/gm)].map(([, heading = '']) => heading))
+  expect(headings.length).toBeGreaterThan(80)
+  expect(headings.filter((heading) => !index.includes(heading))).toEqual([])
 })
 
 test('the link checks report dead links in Markdown pages and in the built site', async () => {
