@@ -14,6 +14,8 @@ export interface ScenarioResult {
   readonly commit: string
   readonly postgres: string | undefined
   readonly node: string
+  /** Processors and memory. */
+  readonly machine: string
   /** Day in ISO 8601. */
   readonly date: string
 }
@@ -85,7 +87,7 @@ function readSections(page: string): Map<string, string> {
 }
 
 function resultSection(result: ScenarioResult): string {
-  const { figures, defects, size, seed, commit, postgres, node, date } = result
+  const { figures, defects, size, seed, commit, postgres, node, machine, date } = result
   const isFull = size === 'full'
   const held = isFull ? 'met' : 'holds'
   return section(result, {
@@ -99,6 +101,7 @@ function resultSection(result: ScenarioResult): string {
       `Node.js ${node}`,
       date,
     ].join(', '),
+    machine,
   })
 }
 
@@ -106,10 +109,11 @@ interface Fields {
   readonly verdict: string
   readonly counted?: string
   readonly run?: string
+  readonly machine?: string
 }
 
-function section({ id, title, bar }: KnownScenario, { verdict, counted, run }: Fields): string {
-  const fields = Object.entries({ Bar: bar, Verdict: verdict, Counted: counted, Run: run })
+function section({ id, title, bar }: KnownScenario, { verdict, counted, run, machine }: Fields): string {
+  const fields = Object.entries({ Bar: bar, Verdict: verdict, Counted: counted, Run: run, Machine: machine })
   const lines = fields.flatMap(([name, text]) => (text === undefined ? [] : `- **${name}:** ${oneLine(text)}\n`))
   return `## ${id}\n\n${oneLine(title)}\n\n${lines.join('')}`
 }

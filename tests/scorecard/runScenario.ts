@@ -1,3 +1,4 @@
+import { cpus, totalmem } from 'node:os'
 import { commitOf } from './commits.js'
 import type { ScorecardOptions } from './options.js'
 import type { ScenarioResult } from './reliabilityPage.js'
@@ -41,6 +42,7 @@ export async function runScenario(
     commit: commitOf(),
     postgres: fixture.postgres,
     node: process.versions.node,
+    machine: `${cpus().length} cores (${cpus()[0]?.model.trim()}), ${Math.round(totalmem() / 2 ** 30)} GiB`,
     date: new Date().toISOString().slice(0, 10),
   }
 }

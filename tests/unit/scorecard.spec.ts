@@ -54,6 +54,7 @@ test('the reliability page has a section per scenario, with results and commit o
     '- **Verdict:** met',
     expect.stringMatching(/^- \*\*Counted:\*\* payments 1,000 · drawn 0\.\d+ · seconds [\d.]+$/),
     `- **Run:** ${ran}`,
+    expect.stringMatching(/^- \*\*Machine:\*\* \d+ cores \(.+\), \d+ GiB$/),
   ])
   expect(page).toContain(`| [R2](#r2) | met | ${ran} |\n| [R10](#r10) | not run |  |\n`)
   expect(sectionOf(page, 'R10')).toBe('## R10\n\nwhat R10 does\n\n- **Bar:** the bar of R10\n- **Verdict:** not run\n')
@@ -165,6 +166,7 @@ test('a text with line ends or pipes breaks neither its section nor the table', 
     commit: 'a|b',
     postgres: '18.4',
     node: '20',
+    machine: '2 cores',
     date: '2026-01-01',
   }
   const page = renderReliabilityPage('', { letter: 'R', scenarios: [result] }, [result])
