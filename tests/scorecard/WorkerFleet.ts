@@ -126,6 +126,13 @@ export class WorkerFleet {
     return chosen
   }
 
+  /** Worker at work that was started last. */
+  get youngest(): FleetWorker {
+    const [youngest] = this.atWork.toSorted((left, right) => right.startedAtMs - left.startedAtMs)
+    if (youngest === undefined) throw new Error('no worker is at work')
+    return youngest
+  }
+
   /** Kills a worker with SIGKILL: nothing is flushed or released. Resolves when it has exited. */
   async kill(worker: FleetWorker): Promise<void> {
     this.#remove(worker)

@@ -60,26 +60,29 @@ export async function findPageDefects(open: OpenPage, payment: string, checked: 
     if (name === 'payment' && payment === '') continue
     await goTo(path(payment))
     const content = await page.locator('main').innerHTML()
-    defects.push(...(await pageDefectsOf(page, name, { axe: !checked.has(content) })))
+    defects.push(...(await pageDefectsOf(page, name, { axe: checked.has(content) ? [] : ['light', 'dark'] })))
     checked.add(content)
   }
   return defects
 }
 
 /**
- * Returns the defects of the open page, as "page width scheme: defect". Axe checks the widest screen. The dark scheme
- * changes colours only, which dashboardBuild.spec.ts checks, so there axe checks only the contrast.
+ * Returns the defects of the open page, as "page width scheme: defect". Axe checks the widest screen in these schemes.
+ * The dark scheme changes colours only, which dashboardBuild.spec.ts checks, so there axe checks only the contrast.
  */
-export async function pageDefectsOf(page: Page, name: string, { axe = true } = {}): Promise<string[]> {
+export async function pageDefectsOf(
+  page: Page,
+  name: string,
+  { axe = ['light', 'dark'] }: { readonly axe?: readonly ('light' | 'dark')[] } = {},
+): Promise<string[]> {
   const defects: string[] = []
   const report = (at: string, found: readonly string[]) =>
     defects.push(...found.map((defect) => `${name} ${at}: ${defect}`))
   await chooseScheme(page, 'light')
   for (const screen of SCREENS) report(`${screen.width} light`, await layoutDefectsOf(page, screen))
-  if (axe) {
-    report('1440 light', await accessibilityDefects(page, 'every'))
-    await chooseScheme(page, 'dark')
-    report('1440 dark', await accessibilityDefects(page, 'contrast'))
+  for (const scheme of axe) {
+    await chooseScheme(page, scheme)
+    report(`1440 ${scheme}`, await accessibilityDefects(page, scheme === 'light' ? 'every' : 'contrast'))
   }
   return defects
 }

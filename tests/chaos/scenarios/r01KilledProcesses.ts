@@ -3,7 +3,7 @@ import { buildPayment, USUAL_RAILS } from '../../scorecard/payments.js'
 import { RelayScenario } from '../../scorecard/RelayScenario.js'
 import { defineScenario } from '../../scorecard/Scenario.js'
 import type { ScenarioFixture } from '../../scorecard/ScenarioFixture.js'
-import { waitUntil } from '../../scorecard/waitUntil.js'
+import { retryUntilSuccess, waitUntil } from '../../scorecard/waitUntil.js'
 import type { WorkerFleet } from '../../scorecard/WorkerFleet.js'
 
 const WORKERS = 5
@@ -14,6 +14,8 @@ const LEASE_SECONDS = 3
 const BACKLOG_MAX = 5_000
 const BATCH = 1_000
 const PAYMENTS_PER_WORKER_KILL = 990
+/** Share of the kills that hit the youngest worker, so that workers of seconds and of minutes are killed. */
+const YOUNGEST_SHARE = 0.75
 const PAYMENTS_PER_FREEZE = 10_000
 const PAYMENTS_PER_SERVER_KILL = 33_000
 
@@ -35,7 +37,7 @@ export default defineScenario({
       env: { LEASE_REPAIR_INTERVAL_MS: '2000' },
     })
     await fleet.start(WORKERS)
-    await causeFaults({ fixture, scenario, fleet, payments })
+    const killsWithLeases = await causeFaults({ fixture, scenario, fleet, payments })
     await scenario.untilDrained()
     const exitCodes = await fleet.stop()
 
@@ -47,6 +49,7 @@ export default defineScenario({
       figures: {
         payments: Number(accepted),
         workerKills: fleet.kills,
+        killsWithLeases,
         workerFreezes: fleet.freezes,
         serverKills: scenario.serverKills,
         dispatched: Number(dispatched),
@@ -75,8 +78,11 @@ interface FaultRun {
   readonly payments: number
 }
 
-/** Triggers each fault after a number of accepted payments, so that workers have leases on any machine. */
-async function causeFaults({ fixture, scenario, fleet, payments }: FaultRun): Promise<void> {
+/**
+ * Triggers each fault after a number of accepted payments, so that workers have leases on any machine. Returns the
+ * number of kills that hit a worker with leases.
+ */
+async function causeFaults({ fixture, scenario, fleet, payments }: FaultRun): Promise<number> {
   const ofPayments = fixture.randomFor('payments')
   let accepted = 0
   const enqueueUpTo = async (target: number) => {
@@ -92,33 +98,46 @@ async function causeFaults({ fixture, scenario, fleet, payments }: FaultRun): Pr
     }
   }
   const faults = planFaults(payments, fixture.random)
+  let killsWithLeases = 0
   for (const [index, { at, fault }] of faults.entries()) {
     await enqueueUpTo(at)
     await waitUntil('most workers are at work', () => {
       fleet.topUp(WORKERS)
       return fleet.atWork.length >= WORKERS - STARTING_MAX
     })
-    await strike(fault, fixture.random, scenario, fleet)
+    killsWithLeases += Number(await strike(fault, fixture.random, scenario, fleet))
     if (index % 10 === 0) fixture.progress(`${accepted} of ${payments} payments, ${index} of ${faults.length} faults`)
   }
   await enqueueUpTo(payments)
   fleet.topUp(WORKERS)
+  return killsWithLeases
 }
 
-async function strike(fault: Fault, random: Random, scenario: RelayScenario, fleet: WorkerFleet): Promise<void> {
+/** Causes a fault. Returns whether it killed a worker with leases. */
+async function strike(fault: Fault, random: Random, scenario: RelayScenario, fleet: WorkerFleet): Promise<boolean> {
   switch (fault) {
     case 'worker killed': {
-      const victim = fleet.pick(random)
+      const victim = random() < YOUNGEST_SHARE ? fleet.youngest : fleet.pick(random)
       const killed = fleet.kill(victim)
       fleet.topUp(WORKERS)
-      return killed
+      await killed
+      return hasLeases(scenario, victim.workerId)
     }
     case 'worker frozen':
       // The freeze lasts longer than the leases, so other workers hold the items when the worker continues.
-      return fleet.freeze(fleet.pick(random), LEASE_SECONDS * 1_000 + between(random, 200, 3_000))
+      fleet.freeze(fleet.pick(random), LEASE_SECONDS * 1_000 + between(random, 200, 3_000))
+      return false
     case 'server killed':
-      return scenario.cycleServer({ kill: true, downMs: between(random, 0, 500) })
+      await scenario.cycleServer({ kill: true, downMs: between(random, 0, 500) })
+      return false
   }
+}
+
+async function hasLeases({ db }: RelayScenario, workerId: string): Promise<boolean> {
+  const { rows } = await retryUntilSuccess('a read of the leases', () =>
+    db.queryNoRole('SELECT FROM payment_outbox_pending WHERE claimed_by = $1 LIMIT 1', [workerId]),
+  )
+  return rows.length > 0
 }
 
 /** Plans the faults in the order of the payments they follow. */
