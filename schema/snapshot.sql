@@ -2074,7 +2074,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 fcc7ea2fde98e5521fca9ade8c30dbd3a48bc825574b2bdb87fa92344bf09ef2
+-- body: sha256 b657cd085f19433f1b05b3e48edabc6cbad9740d9e854726ddcb3fc71fd4d54c
 COMMENT ON FUNCTION begin_dispatch_epoch(integer, text) IS 'Internal: records the server of a new epoch, and freezes dispatch unless no commit can have been lost.';
 
 -- function begin_outbox_dispatch(uuid, uuid, text) of symphony_owner

@@ -154,7 +154,7 @@ describe('the last stored epoch', () => {
       `SELECT to_char(beat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS second
        FROM dispatch_epochs WHERE epoch_no = 1`,
     )
-    const freeze_reason = expect.stringMatching(`; the last heartbeat before it was at ${rows[0]?.second}$`)
+    const freeze_reason = expect.stringMatching(`; the last earlier heartbeat was at ${rows[0]?.second}$`)
     expect(await epochRow(db)).toMatchObject({ ...freezing, freeze_reason })
   })
 

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import { EventEmitter, once } from 'node:events'
 import { Client, Pool } from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { InvalidArgumentError, type JsonObject } from '../../libs/core/index.js'
@@ -9,6 +8,7 @@ import type { StandardSchema } from '../../libs/rails/index.js'
 import { SchedulerStore } from '../../libs/scheduler/index.js'
 import { Symphony } from '../../libs/symphony/index.js'
 import { testSchema, useTestDatabase } from '../support/database.js'
+import { gate } from '../support/gate.js'
 import { buildInstruction } from '../support/outboxItems.js'
 
 const schema = testSchema()
@@ -225,7 +225,7 @@ describe('an enqueue that is not awaited', () => {
     expect(await countItems(participantId)).toBe(0)
   })
 
-  test('is sent before the ROLLBACK that follows it: a message of a topic with a schema, and a timer', async () => {
+  test('is sent before the ROLLBACK that follows it: a message and a timer of a topic with a schema', async () => {
     const options = { topics: { news: accepting } }
     const key = randomUUID()
     await withClient(async (client) => {
@@ -244,9 +244,9 @@ describe('an enqueue that is not awaited', () => {
 
   test('is refused if an asynchronous check ends after the transaction', async () => {
     const { participantId, instructionId } = buildInstruction()
-    const ended = new EventEmitter()
+    const check = gate()
     const slow = schemaOf(async () => {
-      await once(ended, 'transaction')
+      await check.opened
       return { value: {} }
     })
     const symphony = new Symphony({ schema, rails: [{ type: 'wire', payload: slow }] })
@@ -255,7 +255,7 @@ describe('an enqueue that is not awaited', () => {
       const payment = { participantId, instructionId, railType: 'wire', payload: MONEY } as const
       const pending = refusalOf(() => symphony.enqueue(payment, { tx: client }))
       await client.query('ROLLBACK')
-      ended.emit('transaction')
+      check.open()
       expect(await pending).toEqual(refused('a pg client outside a transaction'))
     })
     expect(await countItems(participantId)).toBe(0)

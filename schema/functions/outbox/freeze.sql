@@ -243,7 +243,7 @@ BEGIN
   END IF;
   IF v_cause IS NOT NULL THEN
     -- Commits after that heartbeat may be missing, so an operator compares the rail's records from then on.
-    PERFORM freeze_dispatch_epoch(v_epoch_no, v_cause, format('%s; the last heartbeat before it was at %s', v_reason,
+    PERFORM freeze_dispatch_epoch(v_epoch_no, v_cause, format('%s; the last earlier heartbeat was at %s', v_reason,
       to_char(v_last.beat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), p_actor);
   END IF;
 END
