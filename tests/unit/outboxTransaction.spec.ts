@@ -225,7 +225,7 @@ describe('an enqueue that is not awaited', () => {
     expect(await countItems(participantId)).toBe(0)
   })
 
-  test('is sent before the ROLLBACK that follows it: a message and a timer of a topic with a schema', async () => {
+  test('is sent before the ROLLBACK that follows it: a message and a timer of a known topic', async () => {
     const options = { topics: { news: accepting } }
     const key = randomUUID()
     await withClient(async (client) => {
