@@ -7,6 +7,7 @@ import {
   redriveOutboxItem,
   resolveOutboxHold,
 } from '../../libs/outbox/index.js'
+import { RemoteRailBook } from '../../libs/rails/simulated/RemoteRailBook.js'
 import { createPerson, type Person } from '../support/outboxPeople.js'
 import { isInterrupted, isRefused } from './interrupted.js'
 import type { RelayScenario } from './RelayScenario.js'
@@ -19,6 +20,7 @@ const SETTLED_SECONDS = 6
 const PASS_EVERY_MS = 200
 /** Maximum number of decisions of one kind per pass. */
 const PASS_MAX = 100
+const FIND_TIMEOUT_MS = 60_000
 
 interface HeldItem {
   readonly outbox_id: string
@@ -32,6 +34,7 @@ export class OrderPeople {
   readonly #proposer: Person
   readonly #approver: Person
   readonly #random: Random
+  readonly #book: RemoteRailBook
   #running: Promise<void> = Promise.resolve()
   #isStopped = true
   decisions = 0
@@ -44,6 +47,7 @@ export class OrderPeople {
     this.#scenario = scenario
     ;[this.#proposer, this.#approver] = people
     this.#random = random
+    this.#book = new RemoteRailBook(scenario.bookUrl)
   }
 
   static async create(scenario: RelayScenario, random: Random): Promise<OrderPeople> {
@@ -61,6 +65,7 @@ export class OrderPeople {
   async stop(): Promise<void> {
     this.#isStopped = true
     await this.#running
+    await this.#book.close()
   }
 
   async hold(outboxId: string): Promise<void> {
@@ -111,7 +116,7 @@ export class OrderPeople {
     outcome_unknown: isUnknown,
   }: HeldItem): Promise<boolean> {
     const { control } = this.#proposer
-    const railReference = isMessage ? undefined : await this.#findInBook(outboxId)
+    const railReference = isMessage ? undefined : await this.#book.find(outboxId, AbortSignal.timeout(FIND_TIMEOUT_MS))
     const place = this.#random()
     return this.#act(async () => {
       if (railReference !== undefined) {
@@ -125,15 +130,6 @@ export class OrderPeople {
         if (status === 'APPLIED') this.decisions += 1
       }
     })
-  }
-
-  async #findInBook(outboxId: string): Promise<string | undefined> {
-    const response = await fetch(`${this.#scenario.bookUrl}/payments/${outboxId}`)
-    const body: unknown = await response.json()
-    if (response.status === 404) return undefined
-    const found = typeof body === 'object' && body !== null ? Reflect.get(body, 'railReference') : undefined
-    if (typeof found !== 'string') throw new Error(`the rail's book answered ${response.status}`)
-    return found
   }
 
   /**

@@ -119,18 +119,10 @@ export class WorkerFleet {
     return readFileSync(this.#options.logFile, 'utf8').trim().slice(-500)
   }
 
-  pick(random: Random): FleetWorker {
-    const workers = this.atWork
+  pick(random: Random, workers = this.atWork): FleetWorker {
     const chosen = workers[Math.floor(random() * workers.length)]
     if (chosen === undefined) throw new Error('no worker is at work')
     return chosen
-  }
-
-  /** Worker at work that was started last. */
-  get youngest(): FleetWorker {
-    const [youngest] = this.atWork.toSorted((left, right) => right.startedAtMs - left.startedAtMs)
-    if (youngest === undefined) throw new Error('no worker is at work')
-    return youngest
   }
 
   /** Kills a worker with SIGKILL: nothing is flushed or released. Resolves when it has exited. */

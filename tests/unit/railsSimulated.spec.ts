@@ -1,5 +1,7 @@
+import { once } from 'node:events'
 import { appendFileSync, existsSync } from 'node:fs'
 import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -19,6 +21,7 @@ import {
 } from '../../libs/rails/index.js'
 import { systemClock } from '../../libs/core/index.js'
 import { FileRailBook } from '../../libs/rails/simulated/FileRailBook.js'
+import { portOf } from '../support/portOf.js'
 import { PAYABLE, railRequest } from '../support/railRequest.js'
 
 let folder: string
@@ -207,7 +210,7 @@ describe('the rail book', () => {
     expect((await callRail(rail(), railRequest({ reference: 'x' }))).reference).toBe('first')
   })
 
-  it('lists each payment of a period once, whether it is read from the file or over HTTP', async () => {
+  it('lists each payment of a period once, whether it is read from the file or from its process', async () => {
     const server = await serveRailBook({ file: bookFile })
     toClose.push(server.close)
     const line = { amount: '1.00', currency: 'EUR', once: true }
@@ -287,7 +290,7 @@ describe('random behaviour of the simulated rail', () => {
 describe('simulatedRail', () => {
   it.each([
     ['no book', { bookFile: undefined }, 'bookFile: expected either bookFile or bookUrl'],
-    ['two books', { bookUrl: 'http://127.0.0.1:1' }, 'bookFile: expected either bookFile or bookUrl'],
+    ['two books', { bookUrl: 'tcp://127.0.0.1:1' }, 'bookFile: expected either bookFile or bookUrl'],
     ['an unknown behaviour', { behaviour: 'sucess' }, 'behaviour."sucess": unknown; did you mean success?'],
     ['no weight', { behaviour: {} }, 'behaviour: expected at least one weight above zero'],
     [
@@ -317,7 +320,7 @@ describe('simulatedRail', () => {
   })
 })
 
-describe('a rail book behind HTTP', () => {
+describe('a rail book behind a connection', () => {
   it('behaves like a rail book in a file', async () => {
     const server = await serveRailBook({ file: bookFile })
     toClose.push(server.close)
@@ -331,17 +334,38 @@ describe('a rail book behind HTTP', () => {
     expect((await readBook(bookFile)).get(request.reference)).toMatchObject({ count: 1, amount: '10.00' })
   })
 
-  it('refuses a late payment (SIM_TOO_LATE) and an invalid request (400)', async () => {
+  it('refuses a late payment (SIM_TOO_LATE) and answers an invalid request without a receipt', async () => {
     const server = await serveRailBook({ file: bookFile })
     toClose.push(server.close)
     const late = railRequest({ notAfter: new Date(Date.now() - 1) })
     expect((await callRail(rail({ bookUrl: server.url }), late)).code).toBe('SIM_TOO_LATE')
-    const nonsense = await fetch(`${server.url}/payments`, { method: 'POST', body: '{"reference":1}' })
-    expect(nonsense.status).toBe(400)
-    const giant = await fetch(`${server.url}/payments`, { method: 'POST', body: 'x'.repeat(10_000) })
-    expect(giant.status).toBe(400)
-    expect((await fetch(`${server.url}/elsewhere`)).status).toBe(400)
+    expect(await answerTo(server.url, '{"id":7,"pay":{"reference":1}}')).toBe('{"id":7}\n')
+    expect(await answerTo(server.url, '{"id":8,"page":-1}')).toBe('{"id":8}\n')
     expect((await readBook(bookFile)).size).toBe(0)
+  })
+
+  it.each([
+    ['that is no JSON', 'POST /payments HTTP/1.1'],
+    ['that is no object', 'null'],
+    ['longer than 4,096 characters', 'x'.repeat(5_000)],
+  ])('closes a connection after a line %s', async (_, line) => {
+    const server = await serveRailBook({ file: bookFile })
+    toClose.push(server.close)
+    expect(await answerTo(server.url, line)).toBe('')
+    expect((await callRail(rail({ bookUrl: server.url }), railRequest())).kind).toBe('success')
+  })
+
+  it('leaves the outcome unknown if its answer has no receipt, is no JSON, or does not arrive', async () => {
+    for (const answer of ['{"id":1}\n', 'oops\n', '', undefined]) {
+      const server = createServer((socket) => {
+        socket.once('data', () => (answer === undefined ? undefined : socket.end(answer)))
+      }).listen(0, '127.0.0.1')
+      await once(server, 'listening')
+      const loaded = rail({ bookUrl: `tcp://127.0.0.1:${portOf(server)}`, timeoutMs: 200 })
+      expect((await callRail(loaded, railRequest())).kind).toBe('unknown')
+      await loaded.close()
+      server.close()
+    }
   })
 
   it('causes notSent if it cannot be reached', async () => {
@@ -358,3 +382,18 @@ describe('a rail book behind HTTP', () => {
     expect((await callRail(loaded, railRequest())).kind).toBe('notSent')
   })
 })
+
+/** Sends a line to a rail book. Returns its answer; an empty text if it closes the connection. */
+function answerTo(url: string, line: string): Promise<string> {
+  const socket = connect(Number(new URL(url).port), '127.0.0.1')
+  socket.write(`${line}\n`)
+  return new Promise((resolve) => {
+    socket
+      .once('data', (answer) => {
+        resolve(String(answer))
+        socket.destroy()
+      })
+      .once('error', () => resolve(''))
+      .once('close', () => resolve(''))
+  })
+}

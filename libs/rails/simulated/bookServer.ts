@@ -1,17 +1,10 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer, type Server, type Socket } from 'node:net'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import {
-  ArgumentRangeError,
-  boundedInteger,
-  InvalidArgumentError,
-  parseStrictJson,
-  requiredId,
-  requiredText,
-  SymphonyError,
-} from '../../core/index.js'
+import { boundedInteger, InvalidArgumentError, requiredId, requiredText, SymphonyError } from '../../core/index.js'
+import { readLines, writeLine, type BookAnswer, type BookRequest } from './bookProtocol.js'
 import { FileRailBook } from './FileRailBook.js'
 import type { BookPayment } from './RailBook.js'
 
@@ -27,103 +20,70 @@ export interface BookServer {
 }
 
 /**
- * Serves a rail book over HTTP on this machine. `startRailBook` runs it in its own process, so that killing workers
- * does not affect it.
- *
- * | request | answer |
- * | --- | --- |
- * | `POST /payments` | 200 with the receipt; 410 after its `notAfter` |
- * | `GET /payments?from=POSITION` | 200 with a page of payments |
- * | `GET /payments/REFERENCE` | 200 with the rail's reference; 404 if nothing was paid under it |
+ * Serves a rail book to the processes of this machine. `startRailBook` runs it in its own process, so that killing
+ * workers does not affect it.
  */
 export async function serveRailBook({ file, port = 0 }: BookServerOptions): Promise<BookServer> {
   boundedInteger('port', port, { min: 0, max: 65_535 })
   const book = new FileRailBook(requiredText('file', file, FILE_LENGTH_MAX))
-  const server = createServer((request, response) => {
-    void answer(book, request, response)
+  const sockets = new Set<Socket>()
+  const server = createServer({ noDelay: true }, (socket) => {
+    sockets.add(socket)
+    socket.once('close', () => sockets.delete(socket))
+    // The process of the client was killed.
+    socket.on('error', () => {})
+    readLines(socket, REQUEST_LENGTH_MAX, (line) => {
+      const request: BookRequest | null = JSON.parse(line)
+      if (request === null) throw new InvalidArgumentError('request', 'expected an object')
+      void respond(book, request, socket)
+    })
   })
-  // Clients close idle connections earlier. So the server never closes a connection to which a client is writing a
-  // payment.
-  server.keepAliveTimeout = 60_000
   await listening(server, port)
   const address = server.address()
   if (address === null || typeof address === 'string') throw new InvalidArgumentError('port', 'expected a TCP port')
   return {
-    url: `http://127.0.0.1:${address.port}`,
+    url: `tcp://127.0.0.1:${address.port}`,
     close: async () => {
       const closed = once(server, 'close')
       server.close()
-      server.closeIdleConnections()
-      const patience = setTimeout(() => server.closeAllConnections(), CLOSE_PATIENCE_MS)
+      // Written answers are sent before the end.
+      for (const socket of sockets) socket.destroySoon()
       await closed
-      clearTimeout(patience)
       await book.close()
     },
   }
 }
 
-const PAYMENTS = '/payments'
 const FILE_LENGTH_MAX = 4_096
-const BODY_BYTES_MAX = 4_096
-/** Time that a close waits for running answers. The book itself needs a few milliseconds. */
-const CLOSE_PATIENCE_MS = 1_000
+const REQUEST_LENGTH_MAX = 4_096
 
-async function answer(book: FileRailBook, request: IncomingMessage, response: ServerResponse): Promise<void> {
+async function respond(book: FileRailBook, request: BookRequest, socket: Socket): Promise<void> {
+  const answer = await answerOf(book, request)
+  if (!socket.destroyed) writeLine(socket, answer)
+}
+
+/** Returns the answer. After an error the payment may be recorded or not, and the answer has no receipt. */
+async function answerOf(book: FileRailBook, request: BookRequest): Promise<BookAnswer> {
+  const { id } = request
   try {
-    const { status, body } = await respond(book, request)
-    response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
-  } catch (error) {
-    // After an error other than an invalid request, the payment may be recorded or not. The body contains no receipt.
-    const isRefused = error instanceof InvalidArgumentError || error instanceof ArgumentRangeError
-    const status = isRefused ? 400 : 500
-    response.writeHead(status, { 'content-type': 'application/json' }).end('{}')
+    if ('pay' in request) return { id, receipt: await book.pay(readPayment(request.pay)) }
+    if ('find' in request) return { id, found: (await book.find(requiredId('find', request.find))) ?? null }
+    return { id, page: await book.page(boundedInteger('page', request.page, { min: 0, max: Number.MAX_SAFE_INTEGER })) }
+  } catch {
+    return { id }
   }
 }
 
-async function respond(
-  book: FileRailBook,
-  request: IncomingMessage,
-): Promise<{ readonly status: number; readonly body: object }> {
-  const { pathname, searchParams } = new URL(request.url ?? '/', 'http://book')
-  if (request.method === 'POST' && pathname === PAYMENTS) {
-    const receipt = await book.pay(readPayment(await readBody(request)))
-    return { status: receipt.paid ? 200 : 410, body: receipt }
-  }
-  if (request.method === 'GET' && pathname === PAYMENTS) {
-    const from = boundedInteger('from', Number(searchParams.get('from')), { min: 0, max: Number.MAX_SAFE_INTEGER })
-    return { status: 200, body: await book.page(from) }
-  }
-  if (request.method !== 'GET' || !pathname.startsWith(`${PAYMENTS}/`)) {
-    throw new InvalidArgumentError('path', 'expected POST /payments, GET /payments or GET /payments/REFERENCE')
-  }
-  const railReference = await book.find(decodeURIComponent(pathname.slice(PAYMENTS.length + 1)))
-  return railReference === undefined ? { status: 404, body: {} } : { status: 200, body: { railReference } }
-}
-
-async function readBody(request: IncomingMessage): Promise<Buffer> {
-  const chunks: Buffer[] = []
-  let bytes = 0
-  for await (const chunk of request) {
-    const part = Buffer.from(chunk)
-    bytes += part.length
-    if (bytes > BODY_BYTES_MAX) throw new InvalidArgumentError('body', `expected at most ${BODY_BYTES_MAX} bytes`)
-    chunks.push(part)
-  }
-  return Buffer.concat(chunks)
-}
-
-function readPayment(body: Buffer): BookPayment {
-  const given = parseStrictJson(body)
-  if (typeof given !== 'object' || given === null) throw new InvalidArgumentError('body', 'expected an object')
-  const field = (name: string): unknown => Reflect.get(given, name)
-  const notAfter = new Date(String(field('notAfter')))
-  if (Number.isNaN(notAfter.getTime())) throw new InvalidArgumentError('notAfter', 'expected a time')
+/** Checks a payment, which another process sent. */
+function readPayment({ reference, amount, currency, once: isOnce, notAfter }: BookPayment): BookPayment {
+  const refusedAfter = new Date(notAfter)
+  if (Number.isNaN(refusedAfter.getTime())) throw new InvalidArgumentError('notAfter', 'expected a time')
   return {
-    reference: requiredId('reference', field('reference')),
-    amount: readText('amount', field('amount')),
-    currency: readText('currency', field('currency')),
-    once: field('once') === true,
-    notAfter,
+    reference: requiredId('reference', reference),
+    amount: readText('amount', amount),
+    currency: readText('currency', currency),
+    once: isOnce,
+    notAfter: refusedAfter,
   }
 }
 

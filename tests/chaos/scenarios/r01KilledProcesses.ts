@@ -117,11 +117,14 @@ async function causeFaults({ fixture, scenario, fleet, payments }: FaultRun): Pr
 async function strike(fault: Fault, random: Random, scenario: RelayScenario, fleet: WorkerFleet): Promise<boolean> {
   switch (fault) {
     case 'worker killed': {
-      const victim = random() < YOUNGEST_SHARE ? fleet.youngest : fleet.pick(random)
+      const leased = await readLeaseHolders(scenario)
+      const candidates = fleet.atWork.filter(({ workerId }) => leased.has(workerId))
+      const youngest = candidates.toSorted((left, right) => right.startedAtMs - left.startedAtMs)[0]
+      const victim = random() < YOUNGEST_SHARE && youngest !== undefined ? youngest : fleet.pick(random, candidates)
       const killed = fleet.kill(victim)
       fleet.topUp(WORKERS)
       await killed
-      return hasLeases(scenario, victim.workerId)
+      return (await readLeaseHolders(scenario)).has(victim.workerId)
     }
     case 'worker frozen':
       // The freeze lasts longer than the leases, so other workers hold the items when the worker continues.
@@ -133,11 +136,14 @@ async function strike(fault: Fault, random: Random, scenario: RelayScenario, fle
   }
 }
 
-async function hasLeases({ db }: RelayScenario, workerId: string): Promise<boolean> {
+/** Returns the ids of the workers that have leases. */
+async function readLeaseHolders({ db }: RelayScenario): Promise<ReadonlySet<string>> {
   const { rows } = await retryUntilSuccess('a read of the leases', () =>
-    db.queryNoRole('SELECT FROM payment_outbox_pending WHERE claimed_by = $1 LIMIT 1', [workerId]),
+    db.queryNoRole<{ claimed_by: string }>(
+      'SELECT DISTINCT claimed_by FROM payment_outbox_pending WHERE claimed_by IS NOT NULL',
+    ),
   )
-  return rows.length > 0
+  return new Set(rows.map(({ claimed_by: workerId }) => workerId))
 }
 
 /** Plans the faults in the order of the payments they follow. */
