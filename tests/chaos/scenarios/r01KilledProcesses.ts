@@ -118,7 +118,9 @@ async function strike(fault: Fault, random: Random, scenario: RelayScenario, fle
   switch (fault) {
     case 'worker killed': {
       const leased = await readLeaseHolders(scenario)
-      const candidates = fleet.atWork.filter(({ workerId }) => leased.has(workerId))
+      const withLeases = fleet.atWork.filter(({ workerId }) => leased.has(workerId))
+      // After a restart of the server no worker may have a lease yet.
+      const candidates = withLeases.length > 0 ? withLeases : fleet.atWork
       const youngest = candidates.toSorted((left, right) => right.startedAtMs - left.startedAtMs)[0]
       const victim = random() < YOUNGEST_SHARE && youngest !== undefined ? youngest : fleet.pick(random, candidates)
       const killed = fleet.kill(victim)
