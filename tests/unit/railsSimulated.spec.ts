@@ -339,19 +339,19 @@ describe('a rail book behind a connection', () => {
     toClose.push(server.close)
     const late = railRequest({ notAfter: new Date(Date.now() - 1) })
     expect((await callRail(rail({ bookUrl: server.url }), late)).code).toBe('SIM_TOO_LATE')
-    expect(await answerTo(server.url, '{"id":7,"pay":{"reference":1}}')).toBe('{"id":7}\n')
-    expect(await answerTo(server.url, '{"id":8,"page":-1}')).toBe('{"id":8}\n')
+    expect(await answerTo(server.url, '{"id":7,"pay":{"reference":1}}\n')).toBe('{"id":7}\n')
+    expect(await answerTo(server.url, '{"id":8,"page":-1}\n')).toBe('{"id":8}\n')
     expect((await readBook(bookFile)).size).toBe(0)
   })
 
   it.each([
-    ['that is no JSON', 'POST /payments HTTP/1.1'],
-    ['that is no object', 'null'],
-    ['longer than 4,096 characters', 'x'.repeat(5_000)],
-  ])('closes a connection after a line %s', async (_, line) => {
+    ['that is no JSON', 'POST /payments HTTP/1.1\n'],
+    ['that is no object', 'null\n'],
+    ['that has no end after 4,096 characters', 'x'.repeat(5_000)],
+  ])('closes a connection after a line %s', async (_, written) => {
     const server = await serveRailBook({ file: bookFile })
     toClose.push(server.close)
-    expect(await answerTo(server.url, line)).toBe('')
+    expect(await answerTo(server.url, written)).toBe('')
     expect((await callRail(rail({ bookUrl: server.url }), railRequest())).kind).toBe('success')
   })
 
@@ -383,10 +383,10 @@ describe('a rail book behind a connection', () => {
   })
 })
 
-/** Sends a line to a rail book. Returns its answer; an empty text if it closes the connection. */
-function answerTo(url: string, line: string): Promise<string> {
+/** Sends a text to a rail book. Returns its answer; an empty text if it closes the connection. */
+function answerTo(url: string, written: string): Promise<string> {
   const socket = connect(Number(new URL(url).port), '127.0.0.1')
-  socket.write(`${line}\n`)
+  socket.write(written)
   return new Promise((resolve) => {
     socket
       .once('data', (answer) => {
