@@ -20,11 +20,12 @@ export class ShiftedClock {
 
   /** Prepares the programs in an empty folder that the server's account can reach. */
   static async around(binaries: string, folder: string): Promise<ShiftedClock> {
-    const [library, file, programs] = ['clockShift.so', 'clock-shift', 'programs'].map((name) => join(folder, name))
+    const [library, file, programs] = ['clockShift.so', 'clock-shift', 'native'].map((name) => join(folder, name))
     await promisify(execFile)('cc', ['-O2', '-shared', '-fPIC', '-o', library!, SOURCE])
     await chmod(library!, 0o755)
     await mkdir(join(programs!, 'bin'), { recursive: true })
-    for (const name of ['lib', 'share']) await symlink(join(binaries, name), join(programs!, name))
+    // The start of a server creates links to the libraries from this list, which names the folder `native`.
+    for (const name of ['lib', 'share', 'pg-symlinks.json']) await symlink(join(binaries, name), join(programs!, name))
     for (const name of await readdir(join(binaries, 'bin'))) {
       if (name !== 'postgres') await symlink(join(binaries, 'bin', name), join(programs!, 'bin', name))
     }
