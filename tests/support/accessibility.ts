@@ -9,6 +9,8 @@ const RULES = {
   contrast: { type: 'rule', values: ['color-contrast'] },
 }
 
+const REPEATED = ['tbody tr', '.vlist-row', '.findings > li'].map((row) => `${row}:nth-child(n + 13)`)
+
 /**
  * Returns findings of axe as "rule: elements". page.evaluate() injects axe, because it bypasses the page's policy.
  * Checks the first 12 rows of a list: the others look like them, and each takes time.
@@ -17,7 +19,7 @@ export async function accessibilityDefects(page: Page, rules: keyof typeof RULES
   if ((await page.evaluate('typeof axe')) === 'undefined') await page.evaluate(AXE)
   return page.evaluate(`(async () => {
     const options = { runOnly: ${JSON.stringify(RULES[rules])}, resultTypes: ['violations'], preload: false }
-    const { violations } = await axe.run({ exclude: ['tbody tr:nth-child(n + 13)', '.findings > li:nth-child(n + 13)'] }, options)
+    const { violations } = await axe.run({ exclude: ${JSON.stringify(REPEATED)} }, options)
     return violations.map(({ id, nodes }) => id + ': ' + nodes.map((node) => node.html.slice(0, 160)).join(' | '))
   })()`)
 }
