@@ -1,15 +1,5 @@
 // `npm run bench` measures Symphony and its peers on one PostgreSQL (fsync on) and one Node.js, interleaved, and takes
 // the median of several rounds. Peers also run with an idempotency key, because Symphony always has one.
-//
-//   --rounds N     number of rounds (default 3)
-//   --items N      items of each drain and batch enqueue (default 100000)
-//   --sustained S  seconds of enqueue and drain together, measured only in the first round (default 300); 0 omits it
-//   --only A,B     some of drain, enqueue, enqueueBatch, latency, sustained, floor
-//   --samples N    latency samples (default 300)
-//   --debian       measures each round also on Debian's newest installed PostgreSQL, which is built with -O2
-//   --without-peers  measures only Symphony; installs nothing and does not write the page
-//   --json         the last line is one JSON object with `ratios`, `medians` and `cpu` (microseconds per item)
-//   --no-write     does not write docs/benchmarks.md; neither does a run with --only
 import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
@@ -32,28 +22,20 @@ const FIGURES = ['enqueueBatch', 'drain', 'enqueue', 'latency', 'sustained', 'fl
 const KEYED_FIGURES = new Set(['enqueueBatch', 'drain'])
 const DEBIAN = '/usr/lib/postgresql'
 
-const { values: given } = parseArgs({
-  options: {
-    rounds: { type: 'string', default: '3' },
-    items: { type: 'string', default: '100000' },
-    sustained: { type: 'string', default: '300' },
-    only: { type: 'string' },
-    samples: { type: 'string', default: '300' },
-    debian: { type: 'boolean', default: false },
-    'without-peers': { type: 'boolean', default: false },
-    json: { type: 'boolean', default: false },
-    write: { type: 'boolean', default: true },
-  },
-  allowNegative: true,
-})
-const settings = {
-  rounds: positive('rounds', given.rounds),
-  items: positive('items', given.items),
-  sustainedSeconds: given.sustained === '0' ? 0 : positive('sustained', given.sustained),
-  latencySamples: positive('samples', given.samples),
-  figures: given.only === undefined ? FIGURES : inOrder(given.only.split(',').map(knownFigure)),
-}
-if (settings.sustainedSeconds === 0) settings.figures = settings.figures.filter((figure) => figure !== 'sustained')
+const USAGE = `Usage: npm run bench -- [options]
+  --rounds N     number of rounds (default 3)
+  --items N      items of each drain and batch enqueue (default 100000)
+  --sustained S  seconds of enqueue and drain together, measured only in the first round (default 300); 0 omits it
+  --only A,B     some of drain, enqueue, enqueueBatch, latency, sustained, floor
+  --samples N    latency samples (default 300)
+  --debian       measures each round also on Debian's newest installed PostgreSQL, which is built with -O2
+  --without-peers
+                 measures only Symphony; installs nothing and does not write the page
+  --json         the last line is one JSON object with \`ratios\`, \`medians\` and \`cpu\` (microseconds per item)
+  --no-write     does not write docs/benchmarks.md; neither does a run with --only
+  --help         prints this text`
+
+const { given, settings } = optionsOrExit()
 const OURS = { name: 'symphony', module: new URL('symphony.mjs', import.meta.url) }
 const CONTENDERS = given['without-peers'] ? [OURS] : [OURS, ...peers()]
 
@@ -265,6 +247,47 @@ function lineOf(values) {
   return Object.entries(values)
     .map(([name, value]) => `${name} ${textOf(value)}`)
     .join('; ')
+}
+
+/** Prints how to call the command if the options are invalid. */
+function optionsOrExit() {
+  try {
+    return readOptions()
+  } catch (error) {
+    process.stderr.write(`${error.message}\n\n${USAGE}\n`)
+    process.exit(2)
+  }
+}
+
+function readOptions() {
+  const { values: given } = parseArgs({
+    options: {
+      rounds: { type: 'string', default: '3' },
+      items: { type: 'string', default: '100000' },
+      sustained: { type: 'string', default: '300' },
+      only: { type: 'string' },
+      samples: { type: 'string', default: '300' },
+      debian: { type: 'boolean', default: false },
+      'without-peers': { type: 'boolean', default: false },
+      json: { type: 'boolean', default: false },
+      write: { type: 'boolean', default: true },
+      help: { type: 'boolean', default: false },
+    },
+    allowNegative: true,
+  })
+  if (given.help) {
+    print(USAGE)
+    process.exit(0)
+  }
+  const settings = {
+    rounds: positive('rounds', given.rounds),
+    items: positive('items', given.items),
+    sustainedSeconds: given.sustained === '0' ? 0 : positive('sustained', given.sustained),
+    latencySamples: positive('samples', given.samples),
+    figures: given.only === undefined ? FIGURES : inOrder(given.only.split(',').map(knownFigure)),
+  }
+  if (settings.sustainedSeconds === 0) settings.figures = settings.figures.filter((figure) => figure !== 'sustained')
+  return { given, settings }
 }
 
 function positive(name, text) {
