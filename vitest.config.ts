@@ -39,8 +39,8 @@ const builtLibrary = {
 
 export default defineConfig({
   test: {
-    // Two more than the cores, because tests mostly wait. At most four, because all share one server and its connections.
-    maxWorkers: Math.min(4, availableParallelism() + 2),
+    // One more than the cores, because tests mostly wait. At most four, because all share one server and its connections.
+    maxWorkers: Math.min(4, availableParallelism() + 1),
     // A forgotten `test.only` would silently disable the other tests of its file.
     allowOnly: false,
     passWithNoTests: false,

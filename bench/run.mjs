@@ -260,7 +260,7 @@ function optionsOrExit() {
 }
 
 function readOptions() {
-  const { values: given } = parseArgs({
+  const { values } = parseArgs({
     options: {
       rounds: { type: 'string', default: '3' },
       items: { type: 'string', default: '100000' },
@@ -275,19 +275,19 @@ function readOptions() {
     },
     allowNegative: true,
   })
-  if (given.help) {
+  if (values.help) {
     print(USAGE)
     process.exit(0)
   }
-  const settings = {
-    rounds: positive('rounds', given.rounds),
-    items: positive('items', given.items),
-    sustainedSeconds: given.sustained === '0' ? 0 : positive('sustained', given.sustained),
-    latencySamples: positive('samples', given.samples),
-    figures: given.only === undefined ? FIGURES : inOrder(given.only.split(',').map(knownFigure)),
+  const sizes = {
+    rounds: positive('rounds', values.rounds),
+    items: positive('items', values.items),
+    sustainedSeconds: values.sustained === '0' ? 0 : positive('sustained', values.sustained),
+    latencySamples: positive('samples', values.samples),
+    figures: values.only === undefined ? FIGURES : inOrder(values.only.split(',').map(knownFigure)),
   }
-  if (settings.sustainedSeconds === 0) settings.figures = settings.figures.filter((figure) => figure !== 'sustained')
-  return { given, settings }
+  if (sizes.sustainedSeconds === 0) sizes.figures = sizes.figures.filter((figure) => figure !== 'sustained')
+  return { given: values, settings: sizes }
 }
 
 function positive(name, text) {
