@@ -1,18 +1,15 @@
-// Runs all tests, locally and in CI: vitest in several runs, and beside it format, lint and types. The last line is
+// Runs all tests, locally and in CI: format, lint, types, then vitest in several runs. The last line is
 // `tests: N passed, N failed`.
 //
 //   npm test                 each test once: the SQL tests on PostgreSQL 15, in a schema whose name needs quoting, with
 //                            a count of the executed branches of each SQL function; all others on PostgreSQL 18
 //   npm run test:matrix      everything on PostgreSQL 15, 16, 17 and 18
 //   npm test -- FILE …       only these files, on PostgreSQL 18
-import { spawn, spawnSync } from 'node:child_process'
-import { once } from 'node:events'
+import { spawnSync } from 'node:child_process'
 import {
   chmodSync,
-  closeSync,
   existsSync,
   mkdtempSync,
-  openSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -70,7 +67,6 @@ const BRANCH_COUNTS = mkdtempSync(join(scratch, 'branches-'))
 const totals = { passed: 0, failed: 0 }
 const problems = []
 const reports = []
-const checks = []
 
 const memory = createMemoryFolder()
 process.on('exit', () => {
@@ -79,15 +75,14 @@ process.on('exit', () => {
 ensureBuilt()
 if (given.length === 0) {
   ensureBrowser()
-  startCheck('format', 'oxfmt', ['--check'])
-  startCheck('lint', 'oxlint', ['--type-aware', '--deny-warnings'])
+  check('format', 'oxfmt', ['--check'])
+  check('lint', 'oxlint', ['--type-aware', '--deny-warnings'])
   // One checker, because each one infers the shared types again.
   for (const project of ['tests', 'libs/dashboard']) {
-    startCheck(`types of ${project}`, 'typescript', ['-p', project, '--checkers', '1'], 'tsc')
+    check(`types of ${project}`, 'typescript', ['-p', project, '--checkers', '1'], 'tsc')
   }
 }
 for (const leg of legs()) runLeg(leg)
-for (const check of checks) await endCheck(check)
 if (given.length === 0) checkConformance()
 if (matrix) checkWithDebian()
 report()
@@ -259,26 +254,13 @@ function indent(messages) {
   return lines.map((line) => `    ${line}`).join('\n')
 }
 
-/** Starts a check beside the tests, because the first tests wait for most of their time. Its output goes to a file. */
-function startCheck(name, packageName, words, binary = packageName) {
+function check(name, packageName, words, binary = packageName) {
+  heading(name)
   // Linter and compiler are Go programs. A larger heap saves them a sixth of the CPU time.
   const env = { GOGC: '400', ...process.env }
-  const outputFile = join(scratch, `check-${checks.length}.txt`)
-  const output = openSync(outputFile, 'w')
-  const child = spawn(process.execPath, [binaryOf(packageName, binary), ...words], {
-    cwd: root,
-    stdio: ['ignore', output, output],
-    env,
-  })
-  closeSync(output)
-  checks.push({ name, outputFile, exited: once(child, 'exit') })
-}
-
-async function endCheck({ name, outputFile, exited }) {
-  const [status] = await exited
-  heading(name)
-  process.stdout.write(readFileSync(outputFile))
-  if (status !== 0) problems.push(name)
+  const program = binaryOf(packageName, binary)
+  const result = spawnSync(process.execPath, [program, ...words], { cwd: root, stdio: 'inherit', env })
+  if (result.status !== 0) problems.push(name)
 }
 
 /** Runs the tests that need plpgsql_check, pg_dump or PgBouncer, if these are installed. */

@@ -214,7 +214,7 @@ describe('connecting to the database', () => {
   })
 
   test('fails with disposition retry if the server answers the start-up but not SET ROLE', async () => {
-    const database = fixture.open({ url: fixture.url(proxy.port), connectTimeoutMs: 300 })
+    const database = fixture.open({ url: fixture.url(proxy.port) })
     const silenced = await TcpProxy.before(fixture.url(), {
       // The server's parameters arrive, the answer to SET ROLE does not.
       alterAnswer: (chunk) => {
