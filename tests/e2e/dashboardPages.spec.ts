@@ -211,18 +211,17 @@ test('charts show 1 h to 30 d per rail or participant, and dragging narrows the 
     .getByRole('img', { name: /^Time at the rail per quarter-hour/ })
     .locator('canvas')
     .waitFor()
-  expect(await page.getByRole('region', { name: 'Errors' }).innerText()).toMatch(/RAIL_TIMEOUT\s+\d/)
-  expect(await page.getByRole('region', { name: 'Circuit breakers' }).innerText()).toMatch(/pay-worker-2[^]*Closed/)
-  expect(await page.getByRole('region', { name: 'Breaker history' }).innerText()).toMatch(
-    /Closed\s+Open\s+swift\s+pay-worker-1/,
-  )
+  const regionText = (name: string) => () => page.getByRole('region', { name, exact: true }).innerText()
+  await expect.poll(regionText('Errors')).toMatch(/RAIL_TIMEOUT\s+\d/)
+  await expect.poll(regionText('Circuit breakers')).toMatch(/pay-worker-2[^]*Closed/)
+  await expect.poll(regionText('Breaker history')).toMatch(/Closed\s+Open\s+swift\s+pay-worker-1/)
   // The three figures are sums over three workers.
-  expect(await page.getByRole('region', { name: 'Throughput' }).innerText()).toMatch(/\s120\s+6\s+9/)
-  expect(await page.getByRole('region', { name: 'Limits' }).innerText()).toContain('No limit applies')
+  await expect.poll(regionText('Throughput')).toMatch(/\s120\s+6\s+9/)
+  await expect.poll(regionText('Limits')).toContain('No limit applies')
   await page.getByRole('link', { name: 'pay-worker-1:4121:7c1f' }).first().click()
   await page.getByRole('heading', { name: 'pay-worker-1:4121:7c1f', level: 1 }).waitFor()
-  expect(await page.getByRole('region', { name: 'Rails' }).innerText()).toMatch(/swift\s+Open/)
-  expect(await page.getByRole('region', { name: 'Throughput' }).innerText()).toMatch(/\s40\s+2\s+3/)
+  await expect.poll(regionText('Rails')).toMatch(/swift\s+Open/)
+  await expect.poll(regionText('Throughput')).toMatch(/\s40\s+2\s+3/)
   expect(browserErrors()).toEqual([])
 })
 
