@@ -281,7 +281,7 @@ class DashboardSeeder {
         'worker-1',
       )
     }
-    // 15 minutes: the time left has two digits during a test, because one digit less would move the other columns.
+    // Long enough that no test sees the time left change from 10 to 9 minutes, because this moves the other columns.
     for (const [index, resource] of ['symphony/scheduler', 'report/month-end', 'reconcile/sepa'].entries()) {
       await acquireLease(this.#executor, { resource, owner: WORKERS[index] ?? '', durationMs: 900_000 })
     }

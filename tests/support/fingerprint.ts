@@ -1,5 +1,4 @@
-import { createHash } from 'node:crypto'
-import { escapeLiteral, type Client } from 'pg'
+import { escapeLiteral } from 'pg'
 import { quoteIdentifier } from '../../libs/db/index.js'
 import { readCatalog } from '../../libs/deployment/catalog.js'
 import type { TestDatabase } from './database.js'
@@ -17,26 +16,15 @@ export async function fingerprint(db: TestDatabase): Promise<Fingerprint> {
 }
 
 export async function rowHashes(db: TestDatabase): Promise<Record<string, string>> {
-  // Uses one prepared query for all tables, because tests call this after each of many attempts.
+  // Uses one query for all tables, because tests call this after each of many attempts.
   const queries = (await tableNames(db)).map(
     (table) =>
       `SELECT ${escapeLiteral(table)} AS table,
          encode(sha256(convert_to(COALESCE(string_agg(t::text, chr(10) ORDER BY t::text), ''), 'UTF8')), 'hex') AS hash
        FROM ${quoteIdentifier(table)} t`,
   )
-  const text = queries.join(' UNION ALL ')
-  const name = createHash('sha256').update(text).digest('hex').slice(0, 32)
-  const { rows } = await (await clientOf(db)).query<{ table: string; hash: string }>({ name, text })
+  const { rows } = await db.queryNoRole<{ table: string; hash: string }>(queries.join(' UNION ALL '))
   return Object.fromEntries(rows.map(({ table, hash }) => [table, hash]))
-}
-
-const clients = new WeakMap<TestDatabase, Promise<Client>>()
-
-/** Returns one client per database, because a prepared query belongs to its connection. */
-function clientOf(db: TestDatabase): Promise<Client> {
-  const client = clients.get(db) ?? db.connect()
-  clients.set(db, client)
-  return client
 }
 
 /** Reads the names from the catalog, so that no table is forgotten. */
