@@ -142,11 +142,19 @@ function legs() {
   ]
 }
 
-/** Lists each file, because vitest ignores `--exclude` if the configuration has projects. */
+/**
+ * Lists each file, because vitest ignores `--exclude` if the configuration has projects. Does not enter
+ * tests/workspaces: with packages installed there, Node.js 20 took two minutes to list them.
+ */
 function allTests() {
-  return readdirSync(join(root, 'tests'), { recursive: true })
-    .map((name) => `tests/${name.replaceAll('\\', '/')}`)
-    .filter((file) => file.endsWith('.spec.ts') && !file.startsWith('tests/workspaces/'))
+  const folders = readdirSync(join(root, 'tests'), { withFileTypes: true }).filter((entry) => entry.isDirectory())
+  return folders
+    .map(({ name }) => `tests/${name}`)
+    .filter((folder) => folder !== 'tests/workspaces')
+    .flatMap((folder) =>
+      readdirSync(join(root, folder), { recursive: true }).map((name) => `${folder}/${name.replaceAll('\\', '/')}`),
+    )
+    .filter((file) => file.endsWith('.spec.ts'))
 }
 
 function sqlTests() {

@@ -116,8 +116,8 @@ export const OUTCOME_RULES: readonly PlantedRule[] = [
     id: 'paid once',
     violated: 'orders were paid twice, an item and its redrive counted together',
     find: `SELECT o.instruction_id FROM order_items o JOIN rail_book b USING (outbox_id) GROUP BY 1 HAVING sum(b.payments) > 1`,
-    plant: `INSERT INTO rail_book SELECT o.outbox_id, 1 FROM order_items o WHERE NOT o.is_newest AND EXISTS (
-      SELECT FROM order_items n JOIN rail_book USING (outbox_id) WHERE n.instruction_id = o.instruction_id) LIMIT 1`,
+    plant: `INSERT INTO rail_book SELECT outbox_id, 1 FROM order_items
+      WHERE instruction_id = (SELECT max(instruction_id) FROM order_items WHERE NOT is_newest) ON CONFLICT DO NOTHING`,
   },
   {
     id: 'paid equals dispatched',
