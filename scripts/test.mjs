@@ -1,11 +1,12 @@
-// Runs all tests, locally and in CI: format, lint, types, then vitest in several runs. The last line is
-// `tests: N passed, N failed`.
+// Runs all tests, locally and in CI: vitest in several runs, and beside the first one format, lint and types. The last
+// line is `tests: N passed, N failed`.
 //
 //   npm test                 each test once: the SQL tests on PostgreSQL 15, in a schema whose name needs quoting, with
 //                            a count of the executed branches of each SQL function; all others on PostgreSQL 18
-//   npm run test:matrix      everything on PostgreSQL 15, 16, 17 and 18
+//   npm run test:matrix      everything on PostgreSQL 15, 16, 17 and 18, and on those of Debian
 //   npm test -- FILE …       only these files, on PostgreSQL 18
-import { spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import {
   chmodSync,
   existsSync,
@@ -17,8 +18,9 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { createRequire } from 'node:module'
-import { freemem, tmpdir } from 'node:os'
+import { constants, freemem, setPriority, tmpdir } from 'node:os'
 import { dirname, join, relative } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { ensureBuilt } from './build.mjs'
 import { CONFORMANCE_PAGE, conformanceProblems } from './conformance.mjs'
@@ -73,16 +75,15 @@ process.on('exit', () => {
   for (const folder of [scratch, memory]) if (folder !== undefined) rmSync(folder, { recursive: true, force: true })
 })
 ensureBuilt()
-if (given.length === 0) {
-  ensureBrowser()
-  check('format', 'oxfmt', ['--check'])
-  check('lint', 'oxlint', ['--type-aware', '--deny-warnings'])
-  // One checker, because each one infers the shared types again.
-  for (const project of ['tests', 'libs/dashboard']) {
-    check(`types of ${project}`, 'typescript', ['-p', project, '--checkers', '1'], 'tsc')
-  }
+if (given.length === 0) ensureBrowser()
+// Run beside the tests, whose first minutes leave cores idle: the files that mostly wait run first.
+const checks = given.length === 0 ? runChecks() : []
+for (const leg of legs()) await runLeg(leg)
+for (const { name, output, status } of await checks) {
+  heading(name)
+  process.stdout.write(output)
+  if (status !== 0) problems.push(name)
 }
-for (const leg of legs()) runLeg(leg)
 if (given.length === 0) checkConformance()
 if (matrix) checkWithDebian()
 report()
@@ -113,7 +114,7 @@ function aptGet(...words) {
 
 function legs() {
   if (given.length > 0) return [{ name: 'the given files on PostgreSQL 18', files: given, env: {} }]
-  if (matrix) return ['15', '16', '17', '18'].map(everythingOn)
+  if (matrix) return ['15', '16', '17', '18', ...serversOfDebian()].map(everythingOn)
   const sql = sqlTests()
   return [
     {
@@ -164,6 +165,12 @@ function sqlTests() {
   )
 }
 
+function serversOfDebian() {
+  const parent = '/usr/lib/postgresql'
+  const folders = existsSync(parent) ? readdirSync(parent).map((version) => join(parent, version)) : []
+  return folders.filter((folder) => existsSync(join(folder, 'bin', 'postgres')))
+}
+
 function everythingOn(version) {
   return { name: `everything on PostgreSQL ${version}`, files: [], env: { SYMPHONY_TEST_POSTGRES: version } }
 }
@@ -198,10 +205,10 @@ function removeFoldersOfDeadRuns(parent) {
 }
 
 /** Runs vitest once. Reads the counts from its report, so that a run without tests fails. */
-function runLeg({ name, files, env }) {
+async function runLeg({ name, files, env }) {
   heading(name)
   const reportFile = join(scratch, `leg-${totals.passed}-${problems.length}.json`)
-  const result = spawnSync(
+  const vitest = spawn(
     process.execPath,
     [
       binaryOf('vitest', 'vitest'),
@@ -217,10 +224,11 @@ function runLeg({ name, files, env }) {
       env: { ...process.env, ...(memory === undefined ? {} : { TMPDIR: memory }), ...env },
     },
   )
+  const [status] = await once(vitest, 'exit')
   const outcome = readOutcome(reportFile)
   totals.passed += outcome.passed
   totals.failed += outcome.failed
-  if (result.status !== 0) problems.push([name, ...outcome.failures].join('\n'))
+  if (status !== 0) problems.push([name, ...outcome.failures].join('\n'))
   else if (outcome.passed === 0) problems.push(`${name}: no test was executed`)
   reports.push(reportFile)
 }
@@ -262,13 +270,28 @@ function indent(messages) {
   return lines.map((line) => `    ${line}`).join('\n')
 }
 
-function check(name, packageName, words, binary = packageName) {
-  heading(name)
+/** Runs formatter, linter and type checker one after the other, with the lowest priority. */
+async function runChecks() {
+  return [
+    await check('format', 'oxfmt', ['--check']),
+    await check('lint', 'oxlint', ['--type-aware', '--deny-warnings']),
+    // One checker, because each one infers the shared types again.
+    await check('types of tests', 'typescript', ['-p', 'tests', '--checkers', '1'], 'tsc'),
+    await check('types of libs/dashboard', 'typescript', ['-p', 'libs/dashboard', '--checkers', '1'], 'tsc'),
+  ]
+}
+
+async function check(name, packageName, words, binary = packageName) {
   // Linter and compiler are Go programs. A larger heap saves them a sixth of the CPU time.
   const env = { GOGC: '400', ...process.env }
-  const program = binaryOf(packageName, binary)
-  const result = spawnSync(process.execPath, [program, ...words], { cwd: root, stdio: 'inherit', env })
-  if (result.status !== 0) problems.push(name)
+  const program = spawn(process.execPath, [binaryOf(packageName, binary), ...words], {
+    cwd: root,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env,
+  })
+  setPriority(program.pid, constants.priority.PRIORITY_LOW)
+  const [out, err, [status]] = await Promise.all([text(program.stdout), text(program.stderr), once(program, 'exit')])
+  return { name, output: `${out}${err}`, status }
 }
 
 /** Runs the tests that need plpgsql_check, pg_dump or PgBouncer, if these are installed. */
@@ -285,8 +308,8 @@ function binaryOf(packageName, binary) {
   return join(dirname(manifestFile), typeof bin === 'string' ? bin : bin[binary])
 }
 
-function heading(text) {
-  process.stdout.write(`\n── ${text}\n`)
+function heading(title) {
+  process.stdout.write(`\n── ${title}\n`)
 }
 
 function report() {

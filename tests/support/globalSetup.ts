@@ -1,3 +1,4 @@
+import { isAbsolute } from 'node:path'
 import { Client } from 'pg'
 import type { TestProject } from 'vitest/node'
 import { dropAbandonedDatabases } from './abandonedDatabases.js'
@@ -29,9 +30,9 @@ export default async function setup(project: TestProject): Promise<() => Promise
   // Both projects call this with their own copy of the module, so the shared state is in `globalThis`.
   const run = (globalThis.symphonyTestRun ??= { projects: 0, begun: begin() })
   run.projects += 1
-  const { server, stopDropping, removeTemplate } = await run.begun
+  const { server, version, stopDropping, removeTemplate } = await run.begun
   project.provide('serverUrl', server.url)
-  project.provide('postgresVersion', versionAskedFor())
+  project.provide('postgresVersion', version)
   return async () => {
     run.projects -= 1
     if (run.projects > 0) return
@@ -44,6 +45,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
 
 interface Begun {
   readonly server: PrivateServer
+  readonly version: PostgresVersion
   readonly stopDropping: () => Promise<void>
   readonly removeTemplate: () => Promise<void>
 }
@@ -62,9 +64,12 @@ async function begin(): Promise<Begun> {
   // read the files of the tests.
   process.umask(0o022)
   await removeFoldersOfDeadRuns()
+  const asked = process.env['SYMPHONY_TEST_POSTGRES'] ?? '18'
+  const isFolder = isAbsolute(asked)
   const server = await startPrivateServer({
-    version: versionAskedFor(),
+    ...(isFolder ? { binaries: asked } : { version: knownVersion(asked) }),
     settings: {
+      ...(isFolder && COMPILED),
       // Races in two files open many connections at once.
       max_connections: '300',
       // Counts calls of functions, for the branch coverage.
@@ -75,24 +80,49 @@ async function begin(): Promise<Begun> {
       deadlock_timeout: '100ms',
     },
   })
-  await hashPasswordOnce(server.url)
+  const version = await withSuperuser(server.url, async (client) => {
+    await hashPasswordOnce(client)
+    if (isFolder) await sortByIcu(client)
+    const { rows } = await client.query<{ version: number }>(
+      `SELECT current_setting('server_version_num')::int / 10000 AS version`,
+    )
+    return knownVersion(String(rows[0]?.version))
+  })
   // Runs after the start of the run's own server, which must not be a copy of the template: its system identifier must
   // differ from those of private servers.
-  const removeTemplate = await createClusterTemplate(versionAskedFor())
-  return { server, stopDropping: dropAbandonedDatabases(server.url), removeTemplate }
+  const removeTemplate = await createClusterTemplate(version)
+  return { server, version, stopDropping: dropAbandonedDatabases(server.url), removeTemplate }
 }
 
-async function hashPasswordOnce(serverUrl: string): Promise<void> {
+async function withSuperuser<T>(serverUrl: string, body: (client: Client) => Promise<T>): Promise<T> {
   const client = new Client(serverUrl)
   await client.connect()
-  const password = decodeURIComponent(new URL(serverUrl).password)
-  await client.query(`ALTER ROLE ${client.escapeIdentifier(client.user ?? '')} PASSWORD '${quickPassword(password)}'`)
-  await client.end()
+  try {
+    return await body(client)
+  } finally {
+    await client.end()
+  }
 }
 
-function versionAskedFor(): PostgresVersion {
-  const asked = process.env['SYMPHONY_TEST_POSTGRES'] ?? '18'
+async function hashPasswordOnce(client: Client): Promise<void> {
+  const password = quickPassword(client.password ?? '')
+  await client.query(`ALTER ROLE ${client.escapeIdentifier(client.user ?? '')} PASSWORD '${password}'`)
+}
+
+/** Compiles queries of medium cost too (JIT), which the server would do for expensive ones only. */
+const COMPILED = { jit: 'on', jit_above_cost: '1000' }
+
+/** Replaces template0, so that the databases of the tests compare and sort text by ICU, as databases of users may. */
+async function sortByIcu(client: Client): Promise<void> {
+  await client.query(`CREATE DATABASE icu TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'`)
+  await client.query('ALTER DATABASE template0 RENAME TO template0_without_icu')
+  await client.query('ALTER DATABASE icu RENAME TO template0')
+  // With a version, a test could not create a database without ICU from it.
+  await client.query(`UPDATE pg_database SET datcollversion = NULL WHERE datname = 'template0'`)
+}
+
+function knownVersion(asked: string): PostgresVersion {
   const version = VERSIONS.find((known) => String(known) === asked)
-  if (version === undefined) throw new Error(`SYMPHONY_TEST_POSTGRES: expected 15, 16, 17 or 18, got "${asked}".`)
-  return version
+  if (version !== undefined) return version
+  throw new Error(`SYMPHONY_TEST_POSTGRES: expected 15, 16, 17, 18 or the folder of such a server, got "${asked}".`)
 }

@@ -114,7 +114,9 @@ test('doctor, checkStart and deploy report a dump restored without roles, with t
 describe('deploy to an unsuitable database', () => {
   test('fails if the encoding of the database is not UTF8 (DEPLOYMENT_SERVER_UNFIT)', async () => {
     const name = `${db.name}_ascii`
-    await db.queryNoRole(`CREATE DATABASE ${name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0`)
+    await db.queryNoRole(
+      `CREATE DATABASE ${name} ENCODING 'SQL_ASCII' LOCALE_PROVIDER libc LOCALE 'C' TEMPLATE template0`,
+    )
     const url = db.url.replace(db.name, name)
     try {
       await expect(deploy({ url, schema })).rejects.toMatchObject({
