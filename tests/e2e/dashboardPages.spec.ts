@@ -203,6 +203,7 @@ test('charts show 1 h to 30 d per rail or participant, and dragging narrows the 
   await page.getByRole('button', { name: 'Show', exact: true }).click()
   await expect.poll(dispatched).toBe(0)
   await page.getByRole('button', { name: '24 h', exact: true }).click()
+  await expect.poll(label).toContain('Outcomes per quarter-hour, last 24 hours: ')
   // The exact total of the last 24 hours changes when a quarter-hour ends.
   await expect.poll(dispatched).toBeGreaterThan(totals[0]!)
   expect(await dispatched()).toBeLessThan(totals[2]!)

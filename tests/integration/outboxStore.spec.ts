@@ -19,7 +19,8 @@ test('PRIM-POSTGRES-OUTBOX-002 concurrent claims are disjoint and complete', asy
       async (_, number) => (await store.enqueue({ topic: 'many', payload: { number } })).outboxId,
     ),
   )
-  const owners = Array.from({ length: 20 }, () => new OutboxStore(db.database))
+  // One owner per connection of the pool.
+  const owners = Array.from({ length: 16 }, () => new OutboxStore(db.database))
   const drain = async (owner: OutboxStore): Promise<string[]> => {
     const batch = await owner.claim({ batchSize: 7, topics: ['many'] })
     return batch.length === 0 ? [] : [...batch.map(({ id }) => id), ...(await drain(owner))]

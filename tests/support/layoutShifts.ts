@@ -39,7 +39,10 @@ function isRead(request: Request): number {
   return /\/v1\/(?!stream)/.test(request.url()) ? 1 : 0
 }
 
-/** Begins after two frames, because the page may have just been resized. */
+/**
+ * Begins after two frames, because the page may have just been resized. Stops the clock of the page: an age that loses a
+ * digit makes its column narrower.
+ */
 const WATCH = `new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => {
   const shifts = []
   const layout = new PerformanceObserver((list) => shifts.push(...list.getEntries()))
@@ -47,10 +50,14 @@ const WATCH = `new Promise((resolve) => requestAnimationFrame(() => requestAnima
   let wasStale = document.documentElement.hasAttribute('data-stale')
   const stale = new MutationObserver(() => (wasStale = true))
   stale.observe(document.documentElement, { attributeFilter: ['data-stale'] })
+  const { now } = Date
+  const stoppedAt = now()
+  Date.now = () => stoppedAt
   globalThis.endOfWatch = () => {
     shifts.push(...layout.takeRecords())
     layout.disconnect()
     stale.disconnect()
+    Date.now = now
     return { shifts, wasStale }
   }
   resolve()
