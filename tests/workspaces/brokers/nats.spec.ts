@@ -83,6 +83,8 @@ test('natsRail passes the rail contract', async () => {
     'sending again under the same reference pays nothing more',
     'a refusal is terminal, and pays nothing',
     'the text of a refusal holds no account, card or credential',
+    'the list of payments has a payment once, with our reference and amount',
+    'the sample payload has an account',
   ])
 })
 

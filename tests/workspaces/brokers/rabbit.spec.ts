@@ -145,6 +145,8 @@ test('rabbitRail passes the rail contract if the consumer uses an inbox', async 
     'a reference never sent is absent',
     'a refusal is terminal, and pays nothing',
     'the text of a refusal holds no account, card or credential',
+    'the list of payments has a payment once, with our reference and amount',
+    'the sample payload has an account',
   ])
 })
 
