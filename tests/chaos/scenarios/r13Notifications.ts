@@ -20,7 +20,7 @@ export default defineScenario({
   id: 'R13',
   title:
     'Notifications do not arrive: the LISTEN connection is dead without an error, the NOTIFY queue is full, or NOTIFY is off.',
-  bar: `0 failed enqueues; every payment is claimed within one poll (${POLL_MS} ms).`,
+  bar: `0 failed enqueues; every payment is claimed at the next poll: within ${POLL_MS} ms, and ${GRACE_MS} ms for the claim.`,
   sizes: { full: { paymentsEach: 500 }, short: { paymentsEach: 10 } },
   async run(fixture, { paymentsEach }) {
     const scenario = await RelayScenario.create(fixture, {
