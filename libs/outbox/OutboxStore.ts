@@ -116,6 +116,7 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
     const checking = requireTopicPayload(this.#topics, message)
     if (checking !== undefined) await checking
     const messageId = message.messageId ?? randomUUID()
+    const { schema } = this.#executor
     const item = await enqueueMessage(
       {
         instructionId: requiredId('messageId', messageId),
@@ -126,7 +127,7 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
         ...(message.dueAt === undefined ? {} : { notBefore: message.dueAt }),
         ...(message.ordered === undefined ? {} : { ordered: message.ordered }),
       },
-      { tx: tx ?? this.#ingest() },
+      { tx: tx ?? this.#ingest(), ...(schema === undefined ? {} : { schema }) },
     )
     return { ...item, messageId }
   }

@@ -1,5 +1,5 @@
 import { requireKnownOptions } from '../core/index.js'
-import { requireTransaction, type Database, type Queryable, type Tx } from '../db/index.js'
+import { requireTransaction, withSchema, type Database, type Queryable, type RoleHandle, type Tx } from '../db/index.js'
 import { loadTopics, requireTopicPayload, type KnownContracts, type TopicContracts } from '../rails/index.js'
 import * as verbs from './claims.js'
 import { createJobRunsFromDueJobs, type CreateJobRunsOptions } from './createJobRunsFromDueJobs.js'
@@ -31,7 +31,7 @@ export interface SchedulerClaim extends verbs.SchedulerClaimOptions {
  */
 export class SchedulerStore<const Topics extends TopicContracts = TopicContracts> {
   readonly #topics: KnownContracts
-  readonly #ingest: Queryable
+  readonly #ingest: RoleHandle
   readonly #control: Queryable
   readonly #executor: Queryable
   readonly #readonly: Queryable
@@ -55,12 +55,12 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
     const timer: TimerDefinition = given
     const checking = requireTopicPayload(this.#topics, timer)
     if (checking !== undefined) await checking
-    return db.scheduleTimer(tx, timer)
+    return db.scheduleTimer(withSchema(tx, this.#ingest.schema), timer)
   }
 
   async cancelTimer(timerId: string, { tx = this.#ingest }: { readonly tx?: Tx } = {}): Promise<boolean> {
     requireTransaction(tx)
-    return db.cancelTimer(tx, timerId)
+    return db.cancelTimer(withSchema(tx, this.#ingest.schema), timerId)
   }
 
   claimTimers({ batchSize, workerId, leaseSeconds = 60, ...options }: SchedulerClaim): Promise<ClaimedTimer[]> {

@@ -7,7 +7,7 @@ import { enqueue, enqueueMany, OutboxStore } from '../../libs/outbox/index.js'
 import type { StandardSchema } from '../../libs/rails/index.js'
 import { SchedulerStore } from '../../libs/scheduler/index.js'
 import { Symphony } from '../../libs/symphony/index.js'
-import { testSchema, useTestDatabase } from '../support/database.js'
+import { testSchema, useTestDatabase, withTestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { buildInstruction } from '../support/outboxItems.js'
 
@@ -229,8 +229,8 @@ describe('an enqueue that is not awaited', () => {
     const options = { topics: { news: accepting } }
     const key = randomUUID()
     await withClient(async (client) => {
-      const tx = withSchema(client, schema)
       await client.query('BEGIN')
+      const tx = client
       const sent = new OutboxStore(db.database, options).enqueue({ topic: 'news', key, payload: {} }, { tx })
       const timer = { topic: 'news', payload: {}, dueAt: new Date(), timerId: key } as const
       const scheduled = new SchedulerStore(db.database, options).scheduleTimer(timer, { tx })
@@ -266,4 +266,27 @@ test('enqueue accepts a role of Symphony’s own pool instead of a transaction o
   const instruction = buildInstruction()
   expect(await enqueue(instruction, { tx: db.as('symphony_ingest') })).toMatchObject({ created: true })
   expect(await countItems(instruction.participantId)).toBe(1)
+})
+
+test('a payment, a message and timers in a transaction of the caller use the schema of their Symphony', async () => {
+  await withTestDatabase(
+    async (other) => {
+      await using symphony = new Symphony({ url: other.url, schema: other.schema, rails: [{ type: 'wire' }] })
+      const { participantId, instructionId } = buildInstruction()
+      const tx = await other.connect('symphony_ingest')
+      await tx.query('BEGIN')
+      const timer = { topic: 'news', payload: {}, dueAt: new Date() }
+      const timerId = await symphony.scheduler.scheduleTimer(timer, { tx })
+      expect(await symphony.scheduler.cancelTimer(timerId, { tx })).toBe(true)
+      const messageId = randomUUID()
+      await symphony.messages.enqueue({ topic: 'news', payload: {}, messageId }, { tx })
+      await symphony.enqueue({ participantId, instructionId, railType: 'wire', payload: MONEY }, { tx })
+      await tx.query('COMMIT')
+      const { rows: items } = await other.queryNoRole('SELECT instruction_id AS id FROM payment_outbox_pending')
+      expect(items).toEqual(expect.arrayContaining([{ id: instructionId }, { id: messageId }]))
+      const { rows: timers } = await other.queryNoRole('SELECT timer_id AS id, state FROM scheduler_timers')
+      expect(timers).toEqual([{ id: timerId, state: 'CANCELLED' }])
+    },
+    { schema: 'shop payments' },
+  )
 })
