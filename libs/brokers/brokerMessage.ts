@@ -60,27 +60,6 @@ export function traceHeaders({ traceparent, tracestate }: RailRequest<object>): 
   }
 }
 
-/**
- * Returns the result of `work`, or rejects with `createError()` when the signal aborts. The clients of brokers accept
- * no signal, so the work continues in the background and its result is ignored.
- */
-export async function rejectOnAbort<Value>(
-  work: Promise<Value>,
-  signal: AbortSignal,
-  createError: () => Error,
-): Promise<Value> {
-  const ended = new AbortController()
-  const aborted = new Promise<never>((_, reject) => {
-    if (signal.aborted) reject(createError())
-    else signal.addEventListener('abort', () => reject(createError()), { signal: ended.signal })
-  })
-  try {
-    return await Promise.race([work, aborted])
-  } finally {
-    ended.abort()
-  }
-}
-
 /** Thrown if the client sent a message and the broker has not confirmed it. The message may have arrived. */
 export class UnconfirmedError extends SymphonyError {
   constructor(message: string, options: { readonly cause?: unknown } = {}) {

@@ -1,11 +1,17 @@
 import { InvalidArgumentError, requiredText, type JsonObject } from '../core/index.js'
-import { NotSentError, type DefaultPayload, type Rail, type RailAnswer, type RailRequest } from '../rails/index.js'
+import {
+  NotSentError,
+  rejectOnAbort,
+  type DefaultPayload,
+  type Rail,
+  type RailAnswer,
+  type RailRequest,
+} from '../rails/index.js'
 import {
   MESSAGE_KEYS,
   messageWriter,
   traceHeaders,
   type BrokerMessageOptions,
-  rejectOnAbort,
   abortedError,
   UnconfirmedError,
 } from './brokerMessage.js'

@@ -1,5 +1,6 @@
 import {
   NotSentError,
+  rejectOnAbort,
   type DefaultPayload,
   type Rail,
   type RailAnswer,
@@ -8,7 +9,7 @@ import {
   type RailRequest,
   type RailStatus,
 } from '../rails/index.js'
-import { throwIfAborted, traceHeaders, rejectOnAbort, abortedError, UnconfirmedError } from './brokerMessage.js'
+import { throwIfAborted, traceHeaders, abortedError, UnconfirmedError } from './brokerMessage.js'
 import { resolveNatsOptions, type NatsRailOptions, type ResolvedNats } from './natsOptions.js'
 import { findStreamProblem, retainsEverythingSince, timeOfReference, type NatsPubAck } from './natsStream.js'
 

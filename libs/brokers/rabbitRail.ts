@@ -1,12 +1,11 @@
 import { InvalidArgumentError, type JsonObject } from '../core/index.js'
-import { NotSentError, type DefaultPayload, type Rail, type RailRequest } from '../rails/index.js'
+import { NotSentError, rejectOnAbort, type DefaultPayload, type Rail, type RailRequest } from '../rails/index.js'
 import {
   MESSAGE_KEYS,
   messageWriter,
   traceHeaders,
   type BrokerMessageOptions,
   throwIfAborted,
-  rejectOnAbort,
   abortedError,
 } from './brokerMessage.js'
 import { fieldsOf, readAtLeastOnce, type AtLeastOncePolicy, type BrokerDeclaration } from './brokerOptions.js'

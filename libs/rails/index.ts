@@ -85,4 +85,4 @@ export type {
   UnknownPolicy,
 } from './types.js'
 export { validatePayload } from './validatePayload.js'
-export type { AbortListener, StopSignal } from './withDeadline.js'
+export { rejectOnAbort, type AbortListener, type StopSignal } from './withDeadline.js'

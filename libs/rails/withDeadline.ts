@@ -49,6 +49,27 @@ export function withDeadline<Value>(
 }
 
 /**
+ * Returns the result of `work`, or rejects with `createError()` when the signal aborts. For work that accepts no
+ * signal: it continues in the background and its result is ignored.
+ */
+export async function rejectOnAbort<Value>(
+  work: Promise<Value>,
+  signal: AbortSignal,
+  createError: () => Error,
+): Promise<Value> {
+  const ended = new AbortController()
+  const aborted = new Promise<never>((_, reject) => {
+    if (signal.aborted) reject(createError())
+    else signal.addEventListener('abort', () => reject(createError()), { signal: ended.signal })
+  })
+  try {
+    return await Promise.race([work, aborted])
+  } finally {
+    ended.abort()
+  }
+}
+
+/**
  * Work with a deadline, as `withDeadline` describes it. A subclass defines the work and the meaning of its result. A
  * class, because each payment creates one, and one object is cheaper than several closures.
  */

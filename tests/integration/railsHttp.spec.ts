@@ -208,6 +208,14 @@ describe('an answer to httpRail', () => {
     expect((await callRail(rail, railRequest())).kind).toBe('retryable')
   })
 
+  it('is classified by statusOutcomes of a 2xx status although the rail has a table of codes', async () => {
+    const server = await serve((_, response) => answerJson(response, 202, {}))
+    const rail = railTo({ url: server.url, statusOutcomes: { 202: 'retryable' } }, { codes: { BUSY: 'retryable' } })
+    const result = await callRail(rail, railRequest())
+    expect(result).toMatchObject({ kind: 'retryable', code: 'HTTP_202' })
+    expect(result).not.toHaveProperty('unknownCode')
+  })
+
   const CODES = { PAID: 'success', CLOSED: 'terminal', BUSY: 'retryable' } as const
   it.each([
     [200, { reference: 'r', code: 'PAID' }, 'success', undefined],
@@ -312,6 +320,14 @@ describe('a call of httpRail whose request was not sent', () => {
     expect((await first).kind).toBe('success')
     expect((await callRail(railTo({ url: server.url }, { timeoutMs: 50 }), railRequest())).kind).toBe('unknown')
     expect(server.received.map(({ headers }) => headers['idempotency-key'])).not.toContain('second')
+  })
+
+  it('is notSent if it times out while a function makes the headers', async () => {
+    const server = await serve(paid)
+    const headers = () => new Promise<never>(() => {})
+    const rail = railTo({ url: server.url, headers }, { timeoutMs: 50 })
+    expect((await callRail(rail, railRequest())).kind).toBe('notSent')
+    expect(server.received).toEqual([])
   })
 
   it('is notSent if the lease has expired', async () => {

@@ -27,6 +27,7 @@ import {
   readRetryAfterMs,
 } from './httpOutcomes.js'
 import { HttpTransport, type HttpRequest, type HttpResponse } from './HttpTransport.js'
+import { rejectOnAbort } from '../withDeadline.js'
 import { signRequest, type SignedParts } from './requestSignature.js'
 
 /**
@@ -63,7 +64,7 @@ export function createHttpRail<const Type extends string, Payload extends object
     ...declaration,
     ...(codes === undefined ? {} : { codes }),
     async dispatch(request: RailRequest<Payload>, { signal }: RailContext) {
-      const prepared = await prepare(http, protocol, request, {
+      const prepared = await prepare(http, protocol, request, signal, {
         method: http.method,
         url: http.url(request.reference),
         body: () => JSON.stringify(bodyOf(request)),
@@ -80,7 +81,8 @@ export function createHttpRail<const Type extends string, Payload extends object
   return {
     ...rail,
     async queryStatus(request: RailRequest<Payload>, { signal }: RailContext) {
-      const prepared = await prepare(http, protocol, request, { method: 'GET', url: status.url(request.reference) })
+      const query = { method: 'GET', url: status.url(request.reference) } as const
+      const prepared = await prepare(http, protocol, request, signal, query)
       return readStatus(http, status, await transport.exchange(prepared, signal))
     },
   }
@@ -97,6 +99,7 @@ async function prepare(
   http: ResolvedHttp,
   protocol: HttpProtocol,
   request: RailRequest<object>,
+  signal: AbortSignal,
   { method, url, body }: { method: HttpRequest['method']; url: URL; body?: () => string },
 ): Promise<HttpRequest> {
   const now = http.clock.now()
@@ -105,7 +108,10 @@ async function prepare(
   try {
     const text = body?.()
     const own = ownHeaders(http, protocol, request, { method, url, body: text ?? '' }, now)
-    const given = Object.entries(await http.headers()).filter(
+    const made = http.headers()
+    // A token function accepts no signal, and may hang.
+    const headersOfCaller = await (made instanceof Promise ? rejectOnAbort(made, signal, stoppedInPreparation) : made)
+    const given = Object.entries(headersOfCaller).filter(
       ([name]) => !isOwnHeader(name) && !Object.hasOwn(own, name.toLowerCase()),
     )
     const headers = { accept: 'application/json', ...Object.fromEntries(given), ...own }
@@ -113,6 +119,10 @@ async function prepare(
   } catch (error) {
     throw new NotSentError('the request could not be made', { cause: error })
   }
+}
+
+function stoppedInPreparation(): Error {
+  return new NotSentError('the headers were not ready when the call was stopped')
 }
 
 function ownHeaders(
@@ -183,11 +193,11 @@ function refine(
 }
 
 /**
- * Returns the outcome of each status from 300 to 599 under its code (`HTTP_404`), for answers without a code in their
+ * Returns the outcome of each status from 200 to 599 under its code (`HTTP_404`), for answers without a code in their
  * body.
  */
 function codesOfStatuses(outcomes: StatusOutcomes): RailCodes {
-  const statuses = Array.from({ length: 300 }, (_, index) => 300 + index)
+  const statuses = Array.from({ length: 400 }, (_, index) => 200 + index)
   return Object.fromEntries(statuses.map((status) => [codeOfStatus(status), outcomeOfStatus(outcomes, status)]))
 }
 
