@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto'
-import { mkdir, open, rename, rm, type FileHandle } from 'node:fs/promises'
+import { mkdir, open, rename, rm, rmdir, type FileHandle } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { SymphonyError } from '../core/index.js'
 import type { Block } from './blocks.js'
@@ -119,7 +119,8 @@ export async function intoNewFolder<T>(folder: string, build: (unfinished: strin
     return result
   } catch (error) {
     await rm(unfinished, { recursive: true, force: true })
-    await rm(folder, { recursive: true, force: true })
+    // Removes only the empty reservation. rmdir() fails if another process has put a file into the folder.
+    await rmdir(folder).catch(() => {})
     throw error
   }
 }

@@ -12,7 +12,7 @@ import {
   verifyLedger,
   type ExportManifest,
 } from '../../libs/ledger/index.js'
-import { writeManifest } from '../../libs/ledger/exportLedger.js'
+import { intoNewFolder, writeManifest } from '../../libs/ledger/exportLedger.js'
 import { closeAfterAll } from '../support/afterAll.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
@@ -46,6 +46,13 @@ async function afterTamper<T>(
     await superuser.close()
   }
 }
+
+test('an export that fails keeps the files that others put into its folder meanwhile', async () => {
+  const folder = fixture.file('shared-export')
+  const exporting = intoNewFolder(folder, () => writeFile(join(folder, 'foreign.txt'), 'not an export'))
+  await expect(exporting).rejects.toMatchObject({ code: 'ENOTEMPTY' })
+  expect(await readdir(folder)).toEqual(['foreign.txt'])
+})
 
 describe('checkpoints', () => {
   test('sign the newest block; without a new block nothing is signed', async () => {
