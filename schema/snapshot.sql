@@ -1147,11 +1147,12 @@ CREATE TABLE reconciliation_runs (
   actor text NOT NULL,
   created_at timestamp with time zone NOT NULL,
   CONSTRAINT reconciliation_runs_known_format CHECK (format = ANY (ARRAY['camt053'::text, 'camt054'::text, 'csv'::text, 'ndjson'::text, 'rail'::text])),
-  CONSTRAINT reconciliation_runs_one_per_file UNIQUE (file_sha256, reading_sha256, rail_type, accounts, settlement_days, period_from, period_to, keep_unknown),
   CONSTRAINT reconciliation_runs_period_not_empty CHECK (period_from < period_to),
   CONSTRAINT reconciliation_runs_pkey PRIMARY KEY (run_id),
   CONSTRAINT reconciliation_runs_settlement_in_range CHECK (settlement_days >= 0 AND settlement_days <= 60)
 );
+CREATE UNIQUE INDEX reconciliation_runs_one_per_file ON reconciliation_runs USING btree (file_sha256, reading_sha256, rail_type, hash_array_extended(accounts, 0::bigint), settlement_days, period_from, period_to, keep_unknown);
+COMMENT ON INDEX reconciliation_runs_one_per_file IS 'Uniqueness and repeats: one run per file and options. One entry per run.';
 CREATE TRIGGER reconciliation_runs_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON reconciliation_runs FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE reconciliation_runs ENABLE ALWAYS TRIGGER reconciliation_runs_is_append_only;
 COMMENT ON TABLE reconciliation_runs IS 'One row per comparison of a statement with the ledger. The event RECONCILED, which is sealed, repeats the row.';
@@ -3438,7 +3439,7 @@ RETURNS reconciliation_runs
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 f7d3d39be50a4d113d347724ea4ee5f5504e132cdb0788bf2d71194e1b2c9d72
+-- body: sha256 440ae6b41dbc20ccdeceb489c3e7892be7c250263fcf3174f79ac78f30fdb546
 COMMENT ON FUNCTION new_reconciliation_run(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer) IS 'Internal: checks the arguments of a run and returns its row, which is not stored.';
 
 -- function next_inbox_event() of symphony_owner
@@ -4066,7 +4067,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 0de366ed44c459d22262cbe99ff04e34aaa6aacf447189af3ed95b723f3a4044
+-- body: sha256 dd040a05222370b1c9bddbf26ea96b2268e7a568a1552f0d2fd1c77e55808e29
 COMMENT ON FUNCTION reconciliation_window(text, text[], timestamp with time zone, timestamp with time zone, integer) IS 'Returns the times between which a payment must have been dispatched to be in a statement of this period.';
 
 -- function record_breaker_changes(text, timestamp with time zone, jsonb, jsonb) of symphony_owner
@@ -4467,7 +4468,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 0d57019bfce82e19f660c224a3b8b07adf94c3fd7d205a39d03c6f3fda1771ab
+-- body: sha256 3f41181d08e24826c12d47f8a5ad10c2d0a6a8bb8f91c153299502a0e3ffb4e9
 COMMENT ON FUNCTION return_reversed_payment(reconciliation_entries) IS 'Internal: records the return of a reversed payment, or says in a note why not.';
 
 -- function review_outbox_contradiction(uuid, text) of symphony_owner
@@ -4621,6 +4622,13 @@ LANGUAGE sql STABLE
 PARALLEL SAFE
 -- body: sha256 50f4e82301dbf49636a0bd1ca416319f508d33211455997e6929be848944c5b4
 COMMENT ON FUNCTION small_payload_text(jsonb) IS 'Returns the text of a payload of at most 1 KiB; null for a larger one, or one that is no object.';
+
+-- function sorted_accounts(text[]) of symphony_owner
+CREATE FUNCTION sorted_accounts(p_accounts text[])
+RETURNS text[]
+LANGUAGE sql IMMUTABLE
+-- body: sha256 d7ae5045f558e5b5efc74b0fcbc076210b34f28b7e18c1384637ef0470fed733
+COMMENT ON FUNCTION sorted_accounts(text[]) IS 'Internal: returns each account once, sorted, as runs store them.';
 
 -- function stage_reconciliation_entries(text[], text[], text[], text[], text[], numeric[], text[], date[], date[], text[], bigint[], uuid) of symphony_owner
 CREATE FUNCTION stage_reconciliation_entries(p_entry_kinds text[], p_accounts text[], p_bank_references text[], p_shown_references text[], p_candidates text[], p_entry_amounts numeric[], p_entry_currencies text[], p_booked_on date[], p_valued_on date[], p_return_codes text[], p_positions bigint[], p_upload_id uuid DEFAULT NULL::uuid)

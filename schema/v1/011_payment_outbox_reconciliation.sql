@@ -24,8 +24,6 @@ CREATE TABLE IF NOT EXISTS reconciliation_runs (
   actor text NOT NULL,
   created_at timestamptz NOT NULL,
   CONSTRAINT reconciliation_runs_known_format CHECK (format IN ('camt053', 'camt054', 'csv', 'ndjson', 'rail')),
-  CONSTRAINT reconciliation_runs_one_per_file
-    UNIQUE (file_sha256, reading_sha256, rail_type, accounts, settlement_days, period_from, period_to, keep_unknown),
   CONSTRAINT reconciliation_runs_period_not_empty CHECK (period_from < period_to),
   CONSTRAINT reconciliation_runs_settlement_in_range CHECK (settlement_days BETWEEN 0 AND 60)
 );
@@ -46,6 +44,12 @@ COMMENT ON COLUMN reconciliation_runs.counts IS
 COMMENT ON COLUMN reconciliation_runs.unknown_sums IS 'Sum of the unknown entries, per currency.';
 COMMENT ON COLUMN reconciliation_runs.entries_sha256 IS 'Digest of the rows of reconciliation_entries of this run.';
 COMMENT ON COLUMN reconciliation_runs.findings_sha256 IS 'Digest of the rows of reconciliation_findings of this run.';
+
+-- Contains a hash of the accounts, because an index row holds at most 2,704 bytes, and a file up to 1,000 accounts.
+CREATE UNIQUE INDEX IF NOT EXISTS reconciliation_runs_one_per_file ON reconciliation_runs (file_sha256, reading_sha256,
+  rail_type, hash_array_extended(accounts, 0), settlement_days, period_from, period_to, keep_unknown);
+COMMENT ON INDEX reconciliation_runs_one_per_file IS
+  'Uniqueness and repeats: one run per file and options. One entry per run.';
 
 CREATE TABLE IF NOT EXISTS reconciliation_entries (
   entry_key bytea NOT NULL,

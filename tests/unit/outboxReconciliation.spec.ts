@@ -164,6 +164,21 @@ describe('finish_reconciliation', () => {
     expect((await reconcileEntries(db, railType, [], later)).counts).toEqual({ ...NOTHING, recordedNotPaid: 1 })
   })
 
+  test('checks payments from where the previous run stopped, although its period overlaps', async () => {
+    const { railType } = await enqueuePaid(db)
+    const settlementDays = 2
+    await reconcileEntries(db, railType, [], { from: daysFromNow(-1), to: daysFromNow(1), settlementDays })
+    const overlapping = { from: daysFromNow(0.5), to: daysFromNow(4), settlementDays }
+    expect((await reconcileEntries(db, railType, [], overlapping)).counts).toEqual({ ...NOTHING, recordedNotPaid: 1 })
+  })
+
+  test('finds the previous run of the same accounts in any order', async () => {
+    const [railType, from, to] = [rail(), daysFromNow(-1), daysFromNow(1)]
+    await reconcileEntries(db, railType, [], { from, to, settlementDays: 2, accounts: ['B', 'A'] })
+    const window = [railType, ['B', 'A', 'B'], daysFromNow(2), daysFromNow(3), 0]
+    expect(await call(control, 'reconciliation_window', window)).toMatchObject([{ checked_from: from }])
+  })
+
   test('starts at its own period, not where the last run stopped, after a gap of over four days', async () => {
     const { railType } = await enqueuePaid(db)
     await reconcileEntries(db, railType, [], { from: daysFromNow(-1), to: daysFromNow(1), settlementDays: 2 })
@@ -184,6 +199,19 @@ describe('finish_reconciliation', () => {
       { kind: 'unknown_entry' },
       { kind: 'unknown_entry' },
     ])
+  })
+
+  test('records one run of a file with 1,000 accounts, and the same run if it is repeated', async () => {
+    const account = () => Array.from({ length: 64 }, () => Math.floor(Math.random() * 36).toString(36)).join('')
+    const accounts = Array.from({ length: 1_000 }, account)
+    const railType = rail()
+    const options = { accounts, file: 'a large file' }
+    const { runId, repeated } = await reconcileEntries(db, railType, [], options)
+    expect(repeated).toBe(false)
+    expect(await reconcileEntries(db, railType, [], options)).toMatchObject({ runId, repeated: true })
+    expect(await reconcileEntries(db, railType, [], { ...options, accounts: accounts.slice(1) })).toMatchObject({
+      repeated: false,
+    })
   })
 
   test('counts payments of other rails separately, and reports no finding about them', async () => {
@@ -331,6 +359,12 @@ describe('a reversal on a statement', () => {
     expect(second.counts).toEqual({ ...NOTHING, matched: 1, reversed: 1 })
     expect(await eventRows(db, outboxId)).toHaveLength(1)
     expect(await findingsOf(db, second.runId)).toEqual([])
+  })
+
+  test('records a return of an amount that the statement writes with five decimals', async () => {
+    const { outboxId, railType } = await enqueuePaid(db)
+    await reconcileEntries(db, railType, [{ outboxId }, { outboxId, kind: 'reversal', amount: '4.50000' }])
+    expect(await eventRows(db, outboxId)).toMatchObject([{ event_type: 'RETURN_RECORDED', detail: { amount: '4.5' } }])
   })
 
   test('is recorded even if it repeats a bank reference, unless the returns exceed the payment', async () => {

@@ -268,6 +268,11 @@ describe('the camt reader', () => {
     expect(await readPeriod(balance('OPBD', '2026-01-30') + balance('CLBD', '2026-01-30'))).toEqual(friday)
   })
 
+  test('ends the period at the closing balance, although a forward balance is later', async () => {
+    const days = [balance('PRCD', '2026-01-29'), balance('CLBD', '2026-01-30'), balance('FWAV', '2026-02-03')]
+    expect(await readPeriod(days.join(''))).toEqual(['2026-01-30T00:00:00.000Z', '2026-01-31T00:00:00.000Z'])
+  })
+
   test('reads Latin encodings, UTF-16 and a byte order mark', async () => {
     const xml = camtXml(detailWith({ Ustrd: ['Zahlung Müller'] }))
     const { entries } = await readAll(xml, { format: 'camt053' })

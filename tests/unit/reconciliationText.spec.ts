@@ -197,6 +197,18 @@ describe('the NDJSON reader', () => {
   })
 })
 
+test.each([
+  ['csv', 'acct;ref;amount;cur;day\nde89 3704;a;1;EUR;2026-01-30\n;b;1;EUR;2026-01-30'],
+  ['ndjson', '{"account":"de89 3704"}\n{"account":null}'],
+] as const)('an account in a %s file is one account in any spelling', async (format, file) => {
+  const columns = { ...COLUMNS, account: 'acct' }
+  for (const account of ['DE893704', 'de 8937 04']) {
+    const { entries, summary } = await readAll(file, format === 'csv' ? csv({ columns, account }) : { format, account })
+    expect(entries.map((entry) => entry.account)).toEqual(['DE893704', 'DE893704'])
+    expect(summary.accounts).toEqual(['DE893704'])
+  }
+})
+
 describe('readStatement', () => {
   test.each<readonly [name: string, options: object, message: string]>([
     ['an unknown format', { format: 'mt940' }, 'format: expected camt053, camt054, csv, ndjson'],

@@ -2,9 +2,12 @@ import { DAY_MS } from './values.js'
 
 const MINUTE_MS = 60_000
 
+/** Types of booked balances. The others, such as the forward balance (FWAV), may have a date after the period. */
+const BOOKED_BALANCES: ReadonlySet<string> = new Set(['OPBD', 'ITBD', 'CLBD'])
+
 /**
- * Period of one statement: the stated one (`FrToDt`), else the dates of its balances, else the dates of its booked
- * entries. Times are milliseconds; the end is exclusive.
+ * Period of one statement: the stated one (`FrToDt`), else the dates of its booked balances, else the dates of its
+ * booked entries. Times are milliseconds; the end is exclusive.
  */
 export class CamtPeriod {
   #from: number | undefined
@@ -39,7 +42,7 @@ export class CamtPeriod {
       if (this.#balanceType === 'OPBD') this.#opening = day
       // The previous closing balance (PRCD) has the date of the last day before this statement.
       if (this.#balanceType === 'PRCD') this.#opening ??= day + DAY_MS
-      else {
+      else if (BOOKED_BALANCES.has(this.#balanceType)) {
         this.#firstBalance = Math.min(this.#firstBalance ?? day, day)
         this.#lastBalance = Math.max(this.#lastBalance ?? day, day)
       }

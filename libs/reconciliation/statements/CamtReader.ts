@@ -230,9 +230,7 @@ export class CamtReader {
   }
 
   #decideWanted(statement: Statement): boolean {
-    statement.isWanted ??=
-      this.#account === undefined ||
-      (statement.account !== null && normalizeAccount(statement.account) === this.#account)
+    statement.isWanted ??= this.#account === undefined || statement.account === this.#account
     return statement.isWanted
   }
 
@@ -245,7 +243,7 @@ export class CamtReader {
     const { statement } = this
     this.#requireFirst(statement.account, tag)
     if (statement.isWanted !== undefined) throw this.error('expected <Acct> before the entries')
-    statement.account = this.#bounded(account, TEXT_LENGTHS.account, tag)
+    statement.account = normalizeAccount(this.#bounded(account, TEXT_LENGTHS.account, tag))
   }
 
   setStatementId(id: string, tag: SaxesTagPlain): void {
@@ -503,7 +501,7 @@ const STATEMENT: Known = {
       children: named({
         Id: {
           children: named({
-            IBAN: leaf((reader, value, tag) => reader.setAccount(normalizeAccount(value), tag)),
+            IBAN: ACCOUNT_ID,
             Othr: { children: named({ Id: ACCOUNT_ID }) },
           }),
         },

@@ -1,7 +1,7 @@
 import { findReferences, freeTextPattern, isReference } from './references.js'
 import { quoteName, statementError } from './statementError.js'
 import type { ReadStatementOptions, StatementColumns, StatementEntry } from './types.js'
-import { AMOUNT, clean, CURRENCY, TEXT_LENGTHS, toDate } from './values.js'
+import { AMOUNT, clean, CURRENCY, normalizeAccount, TEXT_LENGTHS, toDate } from './values.js'
 
 /** Accepted words for a direction, status or reversal, in lower case. */
 const DIRECTIONS: Readonly<Record<string, StatementEntry['direction']>> = {
@@ -53,7 +53,7 @@ export class CsvEntries {
     const named = Object.entries(columns).filter(([, name]) => name !== undefined)
     this.#indexes = Object.fromEntries(named.map(([field, name]) => [field, findColumn(header, field, name)]))
     this.#width = header.length
-    this.#account = account ?? null
+    this.#account = account === undefined ? null : normalizeAccount(account)
     this.#decimal = decimal
     this.#amount = amountPattern(decimal)
     this.#date = datePattern(dateFormat)
@@ -74,8 +74,9 @@ export class CsvEntries {
     const shown = cell.text('reference', TEXT_LENGTHS.reference)
     const reference = isReference(shown) ? shown : null
     const bankReference = cell.text('bankReference', TEXT_LENGTHS.reference)
+    const account = cell.text('account', TEXT_LENGTHS.account)
     return {
-      account: cell.text('account', TEXT_LENGTHS.account) ?? this.#account,
+      account: account === null ? this.#account : normalizeAccount(account),
       bankReference: isReference(bankReference) ? bankReference : null,
       reference,
       // Searches the whole field, because the shown reference may be cut.

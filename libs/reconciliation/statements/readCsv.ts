@@ -29,7 +29,7 @@ export async function* readCsv(
     }
     const position = collector.nextPosition()
     const entry = entries.read(record, info.lines, position)
-    if (wanted !== undefined && entry.account !== null && normalizeAccount(entry.account) !== wanted) continue
+    if (wanted !== undefined && entry.account !== null && entry.account !== wanted) continue
     const at = { position: { line: info.lines } }
     collector.addAccount(entry.account, at)
     if (entry.status === 'booked' && entry.bookedOn !== null) collector.addDay(entry.bookedOn)

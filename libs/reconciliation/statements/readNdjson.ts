@@ -44,8 +44,8 @@ export async function* readNdjson(
   for await (const { line, content } of splitLines(text)) {
     const position = collector.nextPosition()
     const entry = readLine(content, line, pattern, position)
-    const account = entry.account ?? options.account ?? null
-    if (wanted !== undefined && account !== null && normalizeAccount(account) !== wanted) continue
+    const account = entry.account === null ? (wanted ?? null) : normalizeAccount(entry.account)
+    if (wanted !== undefined && account !== null && account !== wanted) continue
     const at = { position: { line } }
     collector.addAccount(account, at)
     if (entry.status === 'booked' && entry.bookedOn !== null) collector.addDay(entry.bookedOn)

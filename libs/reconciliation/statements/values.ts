@@ -59,7 +59,7 @@ export function parseInstant(text: string): number | undefined {
 
 export const DAY_MS = 86_400_000
 
-/** Returns the account without spaces and in upper case, for comparison. */
+/** Returns the account without spaces and in upper case, so that each spelling is one account. */
 export function normalizeAccount(account: string): string {
   return account.replaceAll(/\s+/g, '').toUpperCase()
 }

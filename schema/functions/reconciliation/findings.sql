@@ -140,7 +140,9 @@ BEGIN
   END IF;
   BEGIN
     SELECT r.event_id INTO v_event_id
-    FROM record_outbox_return(p_entry.outbox_id, p_entry.amount, p_entry.currency,
+    -- A return has at most four decimals, and a statement may write further zeros.
+    FROM record_outbox_return(p_entry.outbox_id,
+      CASE WHEN scale(p_entry.amount) > 4 THEN trim_scale(p_entry.amount) ELSE p_entry.amount END, p_entry.currency,
       COALESCE(p_entry.return_code, 'REVERSED'),
       COALESCE(p_entry.bank_reference, encode(p_entry.entry_key, 'hex'))
         || CASE WHEN p_entry.occurrence > 1 THEN ' #' || p_entry.occurrence ELSE '' END,

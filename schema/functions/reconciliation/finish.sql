@@ -88,8 +88,8 @@ COMMENT ON FUNCTION finish_reconciliation(uuid, bigint, text, text, bytea, text[
   'with the same options again returns the first run. A dry run records nothing.';
 
 -- The window ends p_settlement_days before the period ends. It begins at the end of the previous run's window, if that
--- run's period ended at most four days (a weekend with holidays) before this period. Otherwise it begins with the
--- period.
+-- run's period began earlier and either overlaps this one or ended at most four days (a weekend with holidays) before
+-- it. Otherwise it begins with the period.
 CREATE OR REPLACE FUNCTION reconciliation_window(
   p_rail_type text, p_accounts text[], p_period_from timestamptz, p_period_to timestamptz, p_settlement_days integer
 ) RETURNS TABLE (checked_from timestamptz, checked_to timestamptz)
@@ -106,7 +106,7 @@ BEGIN
   PERFORM check_number('p_settlement_days', p_settlement_days, 0, 60);
   PERFORM check_bank_texts('p_accounts', p_accounts, 64);
   SELECT max(r.checked_to) INTO v_before FROM reconciliation_runs r
-  WHERE r.rail_type = p_rail_type AND r.accounts = p_accounts AND r.period_to <= p_period_from
+  WHERE r.rail_type = p_rail_type AND r.accounts = sorted_accounts(p_accounts) AND r.period_from < p_period_from
     AND r.period_to >= p_period_from - interval '4 days';
   RETURN QUERY SELECT LEAST(p_period_from, v_before),
     GREATEST(p_period_to - make_interval(days => p_settlement_days), LEAST(p_period_from, v_before));
@@ -170,7 +170,7 @@ BEGIN
   v_run.format := p_format;
   v_run.file_sha256 := p_file_hash;
   v_run.statement_ids := p_statement_ids;
-  v_run.accounts := ARRAY(SELECT a FROM unnest(p_accounts) a GROUP BY a ORDER BY a COLLATE "C");
+  v_run.accounts := sorted_accounts(p_accounts);
   v_run.period_from := p_period_from;
   v_run.period_to := p_period_to;
   v_run.settlement_days := p_settlement_days;
@@ -181,6 +181,11 @@ END
 $$;
 COMMENT ON FUNCTION new_reconciliation_run(uuid, bigint, text, text, bytea, text[], text[], timestamptz, timestamptz,
   integer) IS 'Internal: checks the arguments of a run and returns its row, which is not stored.';
+
+CREATE OR REPLACE FUNCTION sorted_accounts(p_accounts text[]) RETURNS text[]
+LANGUAGE sql IMMUTABLE
+RETURN ARRAY(SELECT a FROM unnest(p_accounts) a GROUP BY a ORDER BY a COLLATE "C");
+COMMENT ON FUNCTION sorted_accounts(text[]) IS 'Internal: returns each account once, sorted, as runs store them.';
 
 CREATE OR REPLACE FUNCTION check_bank_texts(p_argument text, p_values text[], p_length_max integer) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
