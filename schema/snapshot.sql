@@ -2131,7 +2131,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 3fa927c3d567a593e4fb8ae0e8892e8e62576c716006854aee809a4af68f9a76
+-- body: sha256 36ffc4a70e2912d7c6b5e5c40f004b463b7a9524840841af32c218568b10bd6a
 COMMENT ON FUNCTION cancel_timer(uuid) IS 'Cancels a timer permanently; returns false if it has ended or does not exist.';
 
 -- function cancel_unsent_outbox_item(uuid, boolean, text) of symphony_owner
@@ -2607,7 +2607,7 @@ RETURNS TABLE(next_due_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 8c50244f78a951cfd70764a65be3b639557a08349f449367decb8f66ba45617a
+-- body: sha256 ee4f515c5bf029d95f24ee195cca8353801e2ebffa6a43e1d9f98c0a84f73e49
 COMMENT ON FUNCTION create_or_update_job(text, text, text, text, jsonb, timestamp with time zone, text, text, text) IS 'Defines a job by its name. With the same expression and zone its next due time stays; a paused job stays paused.';
 
 -- function create_outbox_redrive(uuid, bigint, text, text, text) of symphony_owner
@@ -2663,7 +2663,7 @@ RETURNS TABLE(deleted boolean, runs_removed integer)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 1a439736430672a548683137234425c8c2123ca89d97797fb6689349c370815b
+-- body: sha256 33dd9024a3ccd3e30dc0133f65d82ef812d9b0c9402fafc1fe3962849e685f61
 COMMENT ON FUNCTION delete_job(text) IS 'Deletes a job and its READY runs; returns whether it existed, and the number of runs.';
 
 -- function deregister_outbox_worker(text, jsonb) of symphony_owner
@@ -3688,7 +3688,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 6859a327cdcab40b8f553d88cd555792fa7c47594b0c2a6aed9e0adea2a76c6b
+-- body: sha256 30ecbc51a3f451acca99617a7202b68c10eddcd362972af0f1cf8cab2f26f1df
 COMMENT ON FUNCTION pause_job(text) IS 'Stops creating runs of a job; existing runs continue. Returns false if it was already paused.';
 
 -- function pause_outbox(text, text, text) of symphony_owner
@@ -4446,7 +4446,7 @@ RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 9e3091310fe3f8115a8951d021b182456d3643ada72fdf5c470dbae32cfaf25c
+-- body: sha256 0abffd8251095d5b8f55e3fe53d94d2a698820dac2b430e18e4b276ca645ef96
 COMMENT ON FUNCTION resume_job(text, bigint, timestamp with time zone) IS 'Resumes a paused job from its next occurrence. Returns false if it is not paused, or is at another revision.';
 
 -- function resume_outbox(text, text, text) of symphony_owner
@@ -4519,7 +4519,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 0bebde3bd355e990d1e266d1b6fcae48355bd1d78bd992afc033095fa76cd594
+-- body: sha256 c980a31785163b4a29acaee6b47f4698ae1211345040a08838672213d1b64ee3
 COMMENT ON FUNCTION rewrap_subject_keys(uuid[], text[], text, text) IS 'Stores data keys wrapped under another master key and returns the number of keys. Encrypted fields do not change.';
 
 -- function roll_up_outbox_tallies() of symphony_owner

@@ -12,6 +12,7 @@ import { claimOnly, complete, enqueue, enqueueAndClaim, eventRows, WORKER } from
 import { enqueueHeld } from '../support/outboxPeople.js'
 import { failureOf } from '../support/race.js'
 import { refusalIn, sqlstateOf } from '../support/refusal.js'
+import { callStatement, PUBLIC_FUNCTIONS } from '../support/sqlFunctions.js'
 
 /**
  * Attacks with a stolen runtime login, which inherits one role, may create temporary objects and owns a schema. Each
@@ -613,7 +614,41 @@ function shown(key: string): string {
   return `${keyId}:${secretHash.toString('hex')}`
 }
 
+/** Volatile functions of symphony_control that check no actor, with the reason. */
+const WITHOUT_ACTOR: Readonly<Record<string, string>> = {
+  declare_outbox_rail: 'The API declares its rails at start, without a person. Field classes only become stricter.',
+  ledger_sealing_status: 'Reads only.',
+  rebuild_ledger_projection: 'Known gap: empties only tables that workers fill again from the ledger.',
+  store_search_destinations: 'The API hashes destinations in the background, without a person.',
+}
+
 describe('a stolen login of the HTTP API', () => {
+  test('cannot call any operate function without an API key (P7016)', async () => {
+    await withTestDatabase(async (own) => {
+      const { login } = await gatewayOf(own)
+      const { rows } = await own.queryNoRole<{ name: string }>(
+        `SELECT DISTINCT p.proname AS name FROM pg_proc p
+         WHERE p.pronamespace = $1::regnamespace AND p.provolatile = 'v'
+           AND has_function_privilege('symphony_control', p.oid, 'EXECUTE') ORDER BY 1`,
+        [quoteIdentifier(own.schema)],
+      )
+      const names = rows.map(({ name }) => name)
+      expect(names).toEqual(expect.arrayContaining(Object.keys(WITHOUT_ACTOR)))
+      const calls: (readonly [name: string, statement: string])[] = []
+      for (const name of names.filter((one) => WITHOUT_ACTOR[one] === undefined)) {
+        calls.push([name, callStatement(own, name, await PUBLIC_FUNCTIONS[name]!.sound(own))])
+      }
+      const before = await rowHashes(own)
+
+      const attacker = await login.connect()
+      await attacker.query('SET ROLE symphony_control')
+      const outcomes: string[] = []
+      for (const [name, statement] of calls) outcomes.push(`${name}: ${await sqlstateOf(attacker.query(statement))}`)
+      expect(outcomes).toEqual(calls.map(([name]) => `${name}: P7016`))
+      expect(await rowHashes(own)).toEqual(before)
+    })
+  })
+
   test("cannot approve without an operate key (P7016), nor with the proposer's key (P7007)", async () => {
     await withTestDatabase(async (own) => {
       const { login, control } = await gatewayOf(own)

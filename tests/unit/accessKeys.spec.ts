@@ -14,12 +14,12 @@ import {
 } from '../../libs/access/index.js'
 import { withActor } from '../../libs/db/index.js'
 import { placeOutboxHold, readItemEvents } from '../../libs/outbox/index.js'
-import { triggerJob } from '../../libs/scheduler/index.js'
+import { cancelTimer, triggerJob } from '../../libs/scheduler/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { createKey } from '../support/httpFixture.js'
 import { enqueue } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
-import { createJob } from '../support/scheduled.js'
+import { createJob, createTimer } from '../support/scheduled.js'
 
 const db = await useTestDatabase()
 
@@ -305,6 +305,18 @@ describe('an actor gateway', () => {
     }
     expect(await actors(outboxId)).toEqual([])
     await placeOutboxHold(withActor(control, good), outboxId, 'odd')
+  })
+
+  test('cancels a timer with a key of scope ingest or operate, not with one of scope read (P7016)', async () => {
+    const { control } = await gatewayLogin(false)
+    for (const scope of ['ingest', 'operate'] as const) {
+      const carol = await keyOf({ scopes: [scope], owner: 'carol' })
+      expect(await cancelTimer(withActor(control, carol), (await createTimer(db)).timerId)).toBe(true)
+    }
+    const reader = await keyOf({ scopes: ['read'], owner: 'carol' })
+    expect(await failureOf(cancelTimer(withActor(control, reader), (await createTimer(db)).timerId))).toMatchObject({
+      sqlstate: 'P7016',
+    })
   })
 
   test('is refused without an actor: 22023 if it may name a person, P7016 if it needs an API key', async () => {

@@ -91,6 +91,7 @@ AS $$
 DECLARE
   v_rewrapped integer;
 BEGIN
+  PERFORM outbox_actor();
   PERFORM check_wrapped_keys(p_data_key_ids, p_wrapped_keys, p_master_key_id);
   IF NOT is_id(p_previous_master_key_id) THEN
     PERFORM refuse_argument('p_previous_master_key_id', 'the id of a master key');

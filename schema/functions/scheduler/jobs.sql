@@ -20,6 +20,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 BEGIN
+  PERFORM outbox_actor();
   PERFORM check_id('p_job_name', p_job_name);
   PERFORM check_scheduled_message(p_topic, p_payload, p_participant_id, p_delivery);
   PERFORM check_text('p_cron', p_cron, 256);
@@ -53,6 +54,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 BEGIN
+  PERFORM outbox_actor();
   PERFORM check_id('p_job_name', p_job_name);
   UPDATE scheduler_jobs j SET state = 'PAUSED', revision = j.revision + 1, updated_at = clock_timestamp()
   WHERE j.job_name = p_job_name AND j.state = 'ACTIVE';
@@ -77,6 +79,7 @@ AS $$
 DECLARE
   v_resumed boolean;
 BEGIN
+  PERFORM outbox_actor();
   PERFORM check_id('p_job_name', p_job_name);
   IF p_revision IS NULL OR p_revision < 1 THEN
     PERFORM refuse_argument('p_revision', 'the revision of the job, from 1');
@@ -140,6 +143,7 @@ DECLARE
   v_deleted boolean;
   v_runs_removed integer;
 BEGIN
+  PERFORM outbox_actor();
   PERFORM check_id('p_job_name', p_job_name);
   DELETE FROM scheduler_jobs j WHERE j.job_name = p_job_name;
   v_deleted := FOUND;

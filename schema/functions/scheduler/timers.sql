@@ -49,6 +49,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 BEGIN
+  PERFORM outbox_actor('{ingest,operate}');
   IF p_timer_id IS NULL THEN
     PERFORM refuse_argument('p_timer_id', 'an id');
   END IF;
