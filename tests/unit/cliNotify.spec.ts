@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import {
+  ALERT_TOPIC,
   alertRail,
   loadNotifyFile,
   sendNotice,
@@ -15,6 +16,7 @@ import { Symphony } from '../../libs/symphony/index.js'
 import { closeAfterAll } from '../support/afterAll.js'
 import { symphony } from '../support/commandLine.js'
 import { useTestDatabase } from '../support/database.js'
+import { claim } from '../support/outboxItems.js'
 import { startRailServer } from '../support/railServer.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
@@ -213,6 +215,25 @@ describe('an alert with --notify', () => {
     expect(await next.runOnce()).toEqual({ enqueued: 0, sentDirectly: 1 })
     expect(await next.runOnce()).toEqual({ enqueued: 0, sentDirectly: 0 })
     expect(bodies()).toMatchObject([{ alert: FROZEN, status: 'firing' }])
+  })
+
+  test('is sent directly, once, if no worker has sent its message', async () => {
+    const channel = channelOf('json')
+    const notifier = notifierOf({ channel, firing: () => [HELD], leftSeconds: 0 })
+    expect(await notifier.runOnce()).toEqual({ enqueued: 1, sentDirectly: 0 })
+    expect(await notifier.runOnce()).toEqual({ enqueued: 0, sentDirectly: 1 })
+    expect(await notifier.runOnce()).toEqual({ enqueued: 0, sentDirectly: 0 })
+    await work(channel)
+    expect(bodies()).toMatchObject([{ alert: HELD, status: 'firing' }])
+  })
+
+  test('is sent directly once by a process if a dead worker has claimed its message', async () => {
+    const notifier = notifierOf({ channel: channelOf('json'), firing: () => [HELD], leftSeconds: 0 })
+    await notifier.runOnce()
+    await claim(db, ALERT_TOPIC)
+    expect(await notifier.runOnce()).toEqual({ enqueued: 0, sentDirectly: 1 })
+    expect(await notifier.runOnce()).toEqual({ enqueued: 0, sentDirectly: 0 })
+    expect(bodies()).toHaveLength(1)
   })
 
   test('about an unreachable database is sent directly, once when it fires and once when it ends', async () => {

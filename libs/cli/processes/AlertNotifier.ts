@@ -11,7 +11,7 @@ import {
 import { IntervalWorker, sleep } from '../../worker/index.js'
 import { ALERT_TOPIC, sendNotice, type AlertChannel, type AlertNotice, type NotifySettings } from './alertChannels.js'
 
-/** Alerts during which no worker sends messages. This process sends their notices itself. */
+/** Alerts during which no worker sends messages. This process sends their notices at once. */
 export const STOPS_DISPATCH: ReadonlySet<string> = new Set([
   'SymphonyDispatchFrozen',
   'SymphonyAllPaused',
@@ -34,7 +34,8 @@ interface NotifierOptions extends NotifySettings {
   /** @default 15000 */
   readonly intervalMs?: number
   /**
-   * Age after which any process sends a pending notice, because the process that enqueued it may have died. @default 60
+   * Age after which any process sends a pending notice: no worker serves the topic, or the process that enqueued it
+   * died. @default 60
    */
   readonly leftSeconds?: number
 }
@@ -52,7 +53,7 @@ export interface NotifierCounts {
  * ends when two rounds in a row do not find it.
  *
  * While an alert stops dispatch, the process that enqueued the notice sends it directly and then cancels the message.
- * If that process dies in between, a round of any process sends the notice.
+ * If a notice of a firing alert stays pending for `leftSeconds`, a round of any process does the same.
  */
 export class AlertNotifier extends IntervalWorker<NotifierCounts> {
   readonly #options: NotifierOptions
@@ -64,6 +65,8 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
   /** Time of the last notice about an unreachable database, by channel. */
   readonly #away = new Map<string, number>()
   readonly #last = new Map<string, Alert>()
+  /** Ids of notices sent directly whose message could not be cancelled. This process does not send them again. */
+  readonly #uncancelled = new Set<string>()
 
   constructor(options: NotifierOptions) {
     super({ intervalMs: options.intervalMs ?? 15_000, hasMore: () => false, onError: options.onError ?? (() => {}) })
@@ -101,17 +104,17 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
     const last = await this.#readLast(key)
     const step = this.#nextStep(channel, last, alert, missing)
     const isOpen = step === undefined ? last.status === 'firing' : step.status === 'firing'
-    const isStopped = alert !== undefined && STOPS_DISPATCH.has(name)
     if (step === undefined) {
-      // The process that enqueued the notice may have died before sending it.
-      const isLeft = isStopped && last.isPending && last.ageSeconds >= (this.#options.leftSeconds ?? 60)
-      return { isOpen, enqueued: false, sent: isLeft && (await this.#sendStopped(channel, last, alert)) }
+      const isLeft = isOpen && last.isPending && last.ageSeconds >= (this.#options.leftSeconds ?? 60)
+      const isDirect = alert !== undefined && isLeft && !this.#uncancelled.has(last.id)
+      return { isOpen, enqueued: false, sent: isDirect && (await this.#sendDirectly(channel, last, alert)) }
     }
     const id = `${key}:${step.episode}:${step.word}`
     const notice = this.#noticeOf(id, channel, name, step.status, alert)
     const outboxId = await this.#enqueue(id, key, notice)
     if (outboxId === undefined) return { isOpen, enqueued: false, sent: false }
-    const sent = isStopped && (await this.#sendStopped(channel, { outboxId, id }, alert))
+    const isStopped = alert !== undefined && STOPS_DISPATCH.has(name)
+    const sent = isStopped && (await this.#sendDirectly(channel, { outboxId, id }, alert))
     return { isOpen, enqueued: true, sent }
   }
 
@@ -152,16 +155,16 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
   }
 
   /**
-   * Sends a notice while dispatch is stopped, then cancels its message. Returns whether the channel accepted the
-   * notice.
+   * Sends a notice that no worker sends, then cancels its message. Returns whether the channel accepted the notice.
    */
-  async #sendStopped(channel: AlertChannel, { outboxId, id }: Pick<LastNotice, 'outboxId' | 'id'>, alert: Alert) {
+  async #sendDirectly(channel: AlertChannel, { outboxId, id }: Pick<LastNotice, 'outboxId' | 'id'>, alert: Alert) {
     const notice = this.#noticeOf(id, channel, alert.name, 'firing', alert)
     if (!(await this.#send(channel, notice))) return false
     const ingest = this.#options.database.as('symphony_ingest')
-    await cancelOutboxItem(ingest, outboxId, 'sent directly, because dispatch was stopped').catch((error: unknown) => {
-      // A worker has claimed the message meanwhile, so the channel gets the notice twice.
+    await cancelOutboxItem(ingest, outboxId, 'sent directly, because no worker sent it').catch((error: unknown) => {
+      // For example a worker has claimed the message. The channel may get the notice twice.
       if (!(error instanceof NotCancellableError)) throw error
+      this.#uncancelled.add(id)
     })
     return true
   }
