@@ -33,14 +33,14 @@ function nextDay(): string {
   return new Date(Date.UTC(2030, 0, days)).toISOString().slice(0, 10)
 }
 
-async function dispatched(instructionId: string): Promise<string> {
+async function dispatched(instructionId: string, railType = RAIL): Promise<string> {
   const { outboxId } = await enqueue(db, {
     instructionId,
     idempotencyKey: instructionId,
-    railType: RAIL,
+    railType,
     payload: { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' },
   })
-  await complete(db, await claimOnly(db, RAIL), { state: 'DISPATCHED', railReference: `TX-${instructionId}` })
+  await complete(db, await claimOnly(db, railType), { state: 'DISPATCHED', railReference: `TX-${instructionId}` })
   return outboxId
 }
 
@@ -55,10 +55,14 @@ interface Upload {
   readonly type?: string
   readonly as?: keyof typeof keys
   readonly query?: string
+  readonly rail?: string
 }
 
-function upload(file: string | Uint8Array, { format = 'ndjson', type, as = 'olga', query = '' }: Upload = {}) {
-  return fixture.call(`/v1/reconciliations?rail=${RAIL}&format=${format}${query}`, {
+function upload(
+  file: string | Uint8Array,
+  { format = 'ndjson', type, as = 'olga', query = '', rail = RAIL }: Upload = {},
+) {
+  return fixture.call(`/v1/reconciliations?rail=${rail}&format=${format}${query}`, {
     method: 'POST',
     headers: { authorization: `Bearer ${keys[as]}`, 'content-type': type ?? 'application/octet-stream' },
     body: file,
@@ -148,6 +152,29 @@ describe('a statement uploaded over HTTP', () => {
       },
     ])
     expect(await (await read('/v1/findings')).text()).toContain('BK-hidden')
+  })
+
+  test('shows amounts that the rail hides only to a key with the scope audit, also in a dry run', async () => {
+    const [rail, day] = ['masked', nextDay()]
+    await db.queryNoRole(
+      `INSERT INTO outbox_rails (rail_type, money, fields, declared_by, declared_login, first_declared_at, last_declared_at)
+       VALUES ($1, true, '{"/amount": "masked"}', 'worker-1', 'relayer', now(), now())`,
+      [rail],
+    )
+    const outboxId = await dispatched('masked', rail)
+    const file = line(outboxId, day, { amount: '99.00' })
+    for (const query of ['&dryRun=true', '']) {
+      const answer = await bodyOf(await upload(file, { as: 'pavel', rail, query }))
+      expect(answer['findings']).toMatchObject([
+        {
+          kind: 'amount_differs',
+          payment: { amount: null, currency: 'EUR', instructionId: 'masked' },
+          entries: [{ amount: null, currency: 'EUR', bookedOn: day }],
+        },
+      ])
+    }
+    const repeated = await bodyOf(await upload(file, { rail }))
+    expect(repeated['findings']).toMatchObject([{ payment: { amount: '12.50' }, entries: [{ amount: '99.00' }] }])
   })
 
   test('is answered with the first run when it is sent again', async () => {

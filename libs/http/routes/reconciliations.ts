@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { Type } from '#typebox'
-import { readItemViews } from '../../outbox/index.js'
+import { readItemViews, readRailFields } from '../../outbox/index.js'
 import {
   closeReconciliationFinding,
   parseStatementColumns,
@@ -172,7 +172,7 @@ const MEDIA_TYPES: Readonly<Record<StatementFormat, readonly string[]>> = {
 }
 const ANY_FILE = 'application/octet-stream'
 
-function uploadRoute({ reconcile }: Api, mibMax: number): Route {
+function uploadRoute({ reconcile, roles }: Api, mibMax: number): Route {
   const running = new OneAtATime('upload')
   return route({
     ...common,
@@ -203,8 +203,8 @@ function uploadRoute({ reconcile }: Api, mibMax: number): Route {
           ...(columns === undefined ? {} : { columns: parseStatementColumns('columns', columns) }),
           statement: fileIn(raw, mibMax),
         })
-        const isAuditor = identity.scopes.includes('audit')
-        return { ...outcome, findings: isAuditor ? findings : findings.map(withoutReferences) }
+        if (identity.scopes.includes('audit')) return { ...outcome, findings }
+        return { ...outcome, findings: await withoutAuditFields(roles.readonly, query.rail, findings) }
       } catch (error) {
         // The client disconnected during the upload.
         if (raw.destroyed && !raw.complete) throw new ProblemError('BAD_REQUEST', 'The upload ended early.')
@@ -217,10 +217,23 @@ function uploadRoute({ reconcile }: Api, mibMax: number): Route {
   })
 }
 
-/** Removes fields that need the scope audit. */
-function withoutReferences(finding: Finding): Finding {
-  const hidden = { account: null, bankReference: null, reference: null }
-  return { ...finding, entries: finding.entries.map((entry) => ({ ...entry, ...hidden })) }
+/** Removes what needs the scope audit: accounts, references, and amounts that the rail hides. */
+async function withoutAuditFields(role: Role, rail: string, findings: readonly Finding[]): Promise<readonly Finding[]> {
+  const fields = await readRailFields(role, rail)
+  const isHidden = (path: string) => [fields[path], fields['/*']].some((one = 'public') => one !== 'public')
+  const hidden = {
+    account: null,
+    bankReference: null,
+    reference: null,
+    ...(isHidden('/amount') ? { amount: null } : {}),
+    ...(isHidden('/currency') ? { currency: null } : {}),
+  }
+  const limited = findings.map((finding) => ({
+    ...finding,
+    payment: null,
+    entries: finding.entries.map((entry) => ({ ...entry, ...hidden })),
+  }))
+  return withPayments(role, limited)
 }
 
 const STATEMENT_QUERY = {
