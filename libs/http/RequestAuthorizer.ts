@@ -52,7 +52,7 @@ export class RequestAuthorizer {
     }
   }
 
-  async #requireRight({ access, participants }: Route, identity: Identity): Promise<void> {
+  async #requireRight({ access, actsAs, participants }: Route, identity: Identity): Promise<void> {
     const scopes = scopesOf({ access })
     if (scopes.length === 0) return
     if (!scopes.some((scope) => identity.scopes.includes(scope))) {
@@ -64,7 +64,8 @@ export class RequestAuthorizer {
         'This route covers all participants; this key is restricted to some. Use an unrestricted key.',
       )
     }
-    if (scopes.includes('operate')) await this.#requireGateway(identity.apiKey === null ? 'names' : 'keys')
+    if (scopes.includes('operate') || actsAs === true)
+      await this.#requireGateway(identity.apiKey === null ? 'names' : 'keys')
     // An enqueue sets the scope of its idempotency key. The database allows that only to a gateway.
     if (access === 'ingest') await this.#requireGateway('keys')
   }

@@ -306,6 +306,22 @@ describe('the database role of a route', () => {
       }
     })
   })
+
+  test('is unavailable to decisions and proposals without a key if the login acts for keys only', async () => {
+    const keysOnly = await openHttpFixture(db, { roles: { mayActFor: async (people) => people === 'keys' } })
+    onTestFinished(() => keysOnly.close())
+    await unchanged(async () => {
+      for (const route of guarded()) {
+        if (!/operate/.test(route.access) && route.path !== '/v1/instructions/propose') continue
+        const { code, detail } = await problemOf(await ask(route, `Bearer ${TOKEN}`, keysOnly.address))
+        expect([route.path, code, detail]).toEqual([
+          route.path,
+          'OPERATE_UNAVAILABLE',
+          expect.stringContaining('NAME=api+names'),
+        ])
+      }
+    })
+  })
 })
 
 /** Posts a body of the given size. Returns the status and the Connection header. */

@@ -62,7 +62,7 @@ export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<vo
 /**
  * Checks for which people the login may act. If for none, the API refuses requests that need the scope operate or
  * ingest: warns, or throws if `strict` is set. If only for owners of API keys, the API refuses requests that have a
- * token and need the scope operate: warns if the API accepts tokens.
+ * token and need the scope operate or propose a payment: warns if the API accepts tokens.
  */
 async function reportMissingGateway(
   database: Database,
@@ -79,7 +79,7 @@ async function reportMissingGateway(
     terminal.note(`${message} ${remedy}`)
   } else if (oidc !== undefined || accessToken !== undefined) {
     terminal.note(
-      'This login may act for owners of API keys only: requests with a token that need the scope operate are refused. ' +
+      'This login may act for owners of API keys only: requests with a token are refused if they need the scope operate or propose a payment. ' +
         'symphony deploy --create-login NAME=api+names lets it act for people without a key.',
     )
   }

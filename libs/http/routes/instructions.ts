@@ -143,6 +143,7 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
       tag: 'instructions',
       summary: 'Accepts one payment that a person entered. It is held until another person approves its proposal.',
       access: 'ingest',
+      actsAs: true,
       participants: 'filtered',
       headers: Type.Object({ 'idempotency-key': Id }),
       body: ProposedInstruction,

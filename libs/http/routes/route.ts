@@ -36,6 +36,8 @@ export interface Route {
   readonly summary: string
   /** Required scope; `any`: every authenticated caller; `open`: all callers; `signature`: a signed request. */
   readonly access: Scope | 'ingest or operate' | 'any' | 'open' | 'signature'
+  /** Whether the handler acts as the caller without the scope operate. Routes with that scope always act as the caller. */
+  readonly actsAs?: boolean | undefined
   /** Effect of a key that is restricted to participants: only their data (`filtered`), or a problem (`refused`). */
   readonly participants: 'filtered' | 'refused'
   readonly params?: TObject | undefined
