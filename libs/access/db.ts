@@ -148,14 +148,20 @@ export async function revokeBrowserSession(role: Queryable, sessionId: string): 
   return rows[0]?.revoke_browser_session === true
 }
 
-/** Returns the newest 1000 sessions, newest first. As symphony_control or symphony_auditor. */
-export async function readBrowserSessions(role: Queryable): Promise<BrowserSessionStatus[]> {
+/**
+ * Returns the newest 1000 sessions, newest first: of all people, or of one owner in any letter case. As
+ * symphony_control or symphony_auditor.
+ */
+export async function readBrowserSessions(role: Queryable, owner?: string): Promise<BrowserSessionStatus[]> {
   const { rows } = await role.query<BrowserSessionStatus>(
     `SELECT session_id AS "sessionId", scopes, owner, participants, issuer, created_by AS "createdBy",
        created_at AS "createdAt", expires_at AS "expiresAt", revoked_at AS "revokedAt", revoked_by AS "revokedBy",
        CASE WHEN revoked_at IS NOT NULL THEN 'REVOKED' WHEN expires_at <= clock_timestamp() THEN 'EXPIRED'
          ELSE 'ACTIVE' END AS status
-     FROM ${qualify(role, 'browser_sessions')} ORDER BY created_at DESC, session_id LIMIT 1000`,
+     FROM ${qualify(role, 'browser_sessions')}
+     WHERE $1::text IS NULL OR lower(owner COLLATE "und-x-icu") = lower($1 COLLATE "und-x-icu")
+     ORDER BY created_at DESC, session_id LIMIT 1000`,
+    [owner ?? null],
   )
   return rows
 }

@@ -189,10 +189,10 @@ async function signIn(owner: string) {
   return parts
 }
 
-test('symphony sessions lists active sessions, and revokes one or all of a person', async () => {
+test('symphony sessions lists active sessions, and revokes one or all of a person in any case', async () => {
   expect((await sessions('list')).stdout).toBe('There are no sessions.\n')
   const alice = await signIn('alice')
-  await Promise.all([signIn('bob'), signIn('bob')])
+  await Promise.all([signIn('bob'), signIn('Bob')])
   const { stdout } = await sessions('list')
   expect(stdout).toMatch(
     new RegExp(
@@ -202,7 +202,11 @@ test('symphony sessions lists active sessions, and revokes one or all of a perso
   expect(stdout).not.toContain(alice.key.slice(-43))
   expect((await sessions('revoke', alice.keyId)).stdout).toBe(`The session ${alice.keyId} is revoked.\n`)
   expect((await sessions('revoke', alice.keyId)).stdout).toBe(`The session ${alice.keyId} was revoked already.\n`)
-  expect((await sessions('revoke', '--owner', 'bob')).stdout).toBe('2 sessions of bob revoked.\n')
+  expect((await sessions('revoke', '--owner', 'BOB')).stdout).toBe('2 sessions of BOB revoked.\n')
+  expect((await sessions('revoke', '--owner', 'bob')).stdout).toBe('0 sessions of bob revoked.\n')
+  const unknown = await sessions('revoke', '--owner', 'bobby')
+  expect(unknown.exitCode).not.toBe(0)
+  expect(unknown.stderr).toContain('--owner: expected a person with a session, got "bobby". List the owners:')
   expect(JSON.parse((await sessions('list', '--json')).stdout)).toEqual({ sessions: [] })
   expect((await sessions('list', '--all')).stdout).toContain(`ended by ${operator}`)
   for (const words of [['revoke'], ['revoke', 'nosuchsession'], ['revoke', alice.keyId, '--owner', 'bob']]) {

@@ -29,7 +29,7 @@ export function registerSessions(program: Command, cli: Cli): void {
       .description('end a session for ever; servers refuse it within five seconds')
       .argument('[session-id]'),
   )
-    .option('--owner <person>', 'end every active session of this person')
+    .option('--owner <person>', 'end every active session of this person, in any letter case')
     .action((sessionId: string | undefined, flags: GivenFlags) => revoke(sessionId, flags, cli))
 }
 
@@ -63,8 +63,7 @@ async function list(flags: GivenFlags, cli: Cli): Promise<void> {
 }
 
 async function revoke(sessionId: string | undefined, flags: GivenFlags, cli: Cli): Promise<void> {
-  const { owner } = flags
-  if ((sessionId === undefined) === (owner === undefined)) {
+  if ((sessionId === undefined) === (flags['owner'] === undefined)) {
     throw new InvalidArgumentError('session-id', 'expected the id of a session, or --owner')
   }
   if (sessionId !== undefined) {
@@ -72,15 +71,20 @@ async function revoke(sessionId: string | undefined, flags: GivenFlags, cli: Cli
     const sentence = `The session ${sessionId} ${changed ? 'is revoked' : 'was revoked already'}.`
     return printResult({ sessionId, changed }, sentence, flags, cli)
   }
+  const owner = String(flags['owner'])
   const revoked = await asControl('sessions', flags, cli, async (control) => {
     const ended: string[] = []
-    for (const session of (await readBrowserSessions(control)).filter(isActive)) {
-      if (session.owner !== owner || !(await revokeBrowserSession(control, session.sessionId))) continue
-      ended.push(session.sessionId)
+    const found = await readBrowserSessions(control, owner)
+    if (found.length === 0) {
+      const remedy = 'List the owners: symphony sessions list --all'
+      throw new InvalidArgumentError('--owner', `expected a person with a session, got "${owner}". ${remedy}`)
+    }
+    for (const { sessionId: id } of found.filter(isActive)) {
+      if (await revokeBrowserSession(control, id)) ended.push(id)
     }
     return ended
   })
-  printResult({ owner, revoked }, `${countOf(revoked.length, 'session')} of ${String(owner)} revoked.`, flags, cli)
+  printResult({ owner, revoked }, `${countOf(revoked.length, 'session')} of ${owner} revoked.`, flags, cli)
 }
 
 function isActive({ status }: BrowserSessionStatus): boolean {
