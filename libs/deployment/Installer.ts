@@ -58,8 +58,6 @@ export interface DeployedLogin {
   readonly password: string | undefined
 }
 
-/** Placeholder in the SQL of a dry run for the verifier of a password. */
-const SECRET_TO_COME = 'made when it is deployed'
 const PASSWORD_BYTES = 24
 
 interface Decision {
@@ -117,7 +115,7 @@ export class Installer {
   async plan(): Promise<DeployReport> {
     return this.#database.transaction('READ ONLY', async (tx) => {
       const facts = await this.#readFacts(tx)
-      const logins = this.#logins((name) => (facts.existingLogins.includes(name) ? undefined : SECRET_TO_COME))
+      const logins = this.#logins((name) => (facts.existingLogins.includes(name) ? undefined : null))
       const all = this.#options.rolesOnly
         ? roleSteps(facts, this.#files, logins)
         : await this.#planned(tx, facts, logins)
@@ -206,7 +204,7 @@ export class Installer {
     )
   }
 
-  #logins(secretOf: (name: string) => string | undefined): readonly Login[] {
+  #logins(secretOf: (name: string) => Login['secret']): readonly Login[] {
     return this.#options.createLogins.map((request) => ({ ...loginStatement(request), secret: secretOf(request.name) }))
   }
 

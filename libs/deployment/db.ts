@@ -166,9 +166,10 @@ export function setActorGateway({ name, gateway }: LoginStatement): string {
   return `SELECT set_actor_gateway(${quoteLiteral(name)}, ${gateway === 'names'});`
 }
 
-/** @param secret stored form of a password, never the password itself */
-export function createLogin({ name, inherits }: LoginStatement, secret: string): string {
-  return `CREATE ROLE ${quoteIdentifier(name)} LOGIN ${inherits ? 'INHERIT' : 'NOINHERIT'} PASSWORD ${quoteLiteral(secret)};`
+/** @param secret stored form of a password, never the password itself; null for a login without a password */
+export function createLogin({ name, inherits }: LoginStatement, secret: string | null): string {
+  const password = secret === null ? '' : ` PASSWORD ${quoteLiteral(secret)}`
+  return `CREATE ROLE ${quoteIdentifier(name)} LOGIN ${inherits ? 'INHERIT' : 'NOINHERIT'}${password};`
 }
 
 export function grantToLogin({ name, roles, inherits }: LoginStatement, version: number): string {

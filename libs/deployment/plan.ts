@@ -24,8 +24,8 @@ import { OWNER_ROLE } from './roles.js'
 import { inOrder, type SchemaFile, type SchemaFiles } from './schemaFiles.js'
 
 export interface Login extends LoginStatement {
-  /** Stored form of the password of a new login; undefined for an existing one. */
-  readonly secret: string | undefined
+  /** Stored form of the password of a new login; null in a dry run, undefined for an existing login. */
+  readonly secret: string | null | undefined
 }
 
 /** Returns the steps from the start of the transaction until the owner holds the lock of the schema. */
