@@ -269,7 +269,8 @@ export function alertRules(thresholds: AlertThresholds): readonly AlertRule[] {
       age: criticalSince('paid_twice'),
       summary: 'A bank statement shows two booked entries for one payment.',
       firstLook: 'symphony findings list --kind paid_twice: both entries of each payment.',
-      remedy: 'Ask the bank to return the second payment. Record the return, then close the finding with the reason.',
+      remedy:
+        'Ask the bank to return the second payment. Record no return, because the first payment stands. Then close the finding with the reason.',
     },
     {
       name: 'SymphonyRecordedNotPaid',
