@@ -31,7 +31,9 @@ function withTitles({ run, machine, reduced, figures, plots = {} }) {
 function section(kept) {
   const names = Object.keys(CASES).filter((name) => kept[name] !== undefined)
   // Begins with the time, so this is the order of time.
-  const all = [...new Set(names.flatMap((name) => kept[name].map(titleOf)))].toSorted()
+  const all = [...new Set(names.flatMap((name) => kept[name].map(titleOf)))].toSorted((one, other) =>
+    one.localeCompare(other),
+  )
   const rows = names.flatMap((name) => {
     const runs = kept[name]
     const numbers = runs.map((run) => all.indexOf(titleOf(run)) + 1).join(', ')
