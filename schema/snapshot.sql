@@ -4045,7 +4045,7 @@ RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 c81c3b7cc8ca2ce91678c55cad095aa3afb08e6a2c703046a67cf9afdea38837
+-- body: sha256 221be132441f02f558aebd47e0e6ffd17212df5e3013c4a34cf9987d42cec050
 COMMENT ON FUNCTION rebuild_ledger_projection() IS 'Empties the search table and the counts. Workers fill them again from the first block. Returns the number of the block that had been reached.';
 
 -- function reconciliation_digests(uuid) of symphony_owner

@@ -431,6 +431,9 @@ describe('symphony freeze', () => {
     expect(placed.stdout).toMatch(/^Dispatch is frozen\. A worker or the lift marks \d+ pending payments? as /)
     expect(placed.stdout).toContain('symphony pause all')
     expect(await json(['freeze', 'place', '--reason', 'again'])).toEqual({ frozen: true, changed: false })
+    for (const words of [trial, ['freeze', 'place', '--reason', 'again']]) {
+      expect((await command(words)).stdout).toMatch(/^Dispatch was frozen already, since 20\S+Z\..* lift that freeze/s)
+    }
     expect(await json(['freeze', 'show'])).toMatchObject({ frozen: true, freezeReason: 'snapshot of 03:00' })
     const status = await command(['status'], reader)
     expect(status.stdout).toContain('Dispatch is FROZEN since')

@@ -618,7 +618,6 @@ function shown(key: string): string {
 const WITHOUT_ACTOR: Readonly<Record<string, string>> = {
   declare_outbox_rail: 'The API declares its rails at start, without a person. Field classes only become stricter.',
   ledger_sealing_status: 'Reads only.',
-  rebuild_ledger_projection: 'Known gap: empties only tables that workers fill again from the ledger.',
   store_search_destinations: 'The API hashes destinations in the background, without a person.',
 }
 

@@ -83,19 +83,25 @@ async function place(flags: GivenFlags, cli: Cli): Promise<void> {
   const reason = requiredReason(flags)
   await asControl('freeze', flags, cli, async (control) => {
     if (flags['dryRun'] === true) {
-      const possible = (await readDispatchEpoch(control))?.frozen !== true
-      if (!possible) return printResult({ possible }, 'Dispatch is frozen already.', flags, cli)
+      const epoch = await readDispatchEpoch(control)
+      const possible = epoch?.frozen !== true
+      if (!possible) return printResult({ possible }, describeOlderFreeze(epoch), flags, cli)
       const { waiting, sentence } = await describeWaiting(control)
       return printResult({ possible, waiting }, `Dispatch would be frozen. ${sentence}`, flags, cli)
     }
     const changed = await freezeDispatch(control, reason)
-    if (!changed) return printResult({ frozen: true, changed }, 'Dispatch was frozen already.', flags, cli)
-    const { waiting, sentence } = await describeWaiting(control)
     const epoch = await readDispatchEpoch(control)
+    if (!changed) return printResult({ frozen: true, changed }, describeOlderFreeze(epoch), flags, cli)
+    const { waiting, sentence } = await describeWaiting(control)
     // If a worker has already marked the pending payments, describes the marks instead of announcing them.
     const consequence = epoch === undefined || epoch.markedAt === null ? sentence : describeMarks(epoch)
     printResult({ frozen: true, changed, waiting }, `Dispatch is frozen. ${consequence}`, flags, cli)
   })
+}
+
+function describeOlderFreeze(epoch: DispatchEpoch | undefined): string {
+  return `Dispatch was frozen already, since ${epoch?.frozenAt?.toISOString()}. Payments enqueued since then are not marked.
+If you have restored the database since then: while all workers are stopped, lift that freeze and place another.`
 }
 
 /** Counts and describes the pending payments that a worker or the lift will mark as of unknown outcome. */

@@ -188,6 +188,7 @@ AS $$
 DECLARE
   v_last bigint;
 BEGIN
+  PERFORM outbox_actor();
   SELECT p.last_block INTO v_last FROM ledger_projection p FOR UPDATE;
   TRUNCATE payment_search, payment_search_destinations, outbox_series, outbox_attempt_series,
     outbox_worker_series;
