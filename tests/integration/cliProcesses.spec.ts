@@ -164,6 +164,32 @@ describe('symphony start', () => {
     },
   )
 
+  test.for(['--rails', '--notify', '--oidc', '--webhooks', '--vault-keys'])(
+    'deploys nothing if the file of %s cannot be read (exit code 2)',
+    async (flag) => {
+      await using empty = await createTestDatabase({ content: 'empty' })
+      const words = ['start', '--database-url', empty.url, '--schema', empty.schema, '--data-dir', await testFolder()]
+      const { exitCode, stderr } = await symphony([...words, flag, '/nowhere'])
+      expect(exitCode).toBe(2)
+      expect(stderr).toContain('/nowhere')
+      const { rows } = await empty.queryNoRole('SELECT 1 FROM pg_namespace WHERE nspname = $1', [empty.schema])
+      expect(rows).toEqual([])
+    },
+  )
+
+  test('closes its rails if the database cannot be reached (exit code 3)', async () => {
+    const folder = await testFolder()
+    const closed = join(folder, 'closed')
+    const rails = await writeRailsFile(
+      folder,
+      `type: 'unused', onUnknown: 'hold', dispatch() {},
+       close: async () => (await import('node:fs/promises')).writeFile('${closed}', '')`,
+    )
+    const { exitCode } = await symphony(['start', '--database-url', 'postgres://u:p@127.0.0.1:1/db', '--rails', rails])
+    expect(exitCode).toBe(3)
+    expect((await stat(closed)).isFile()).toBe(true)
+  })
+
   test('never prints a given token, uses a restricted login, and runs scheduler and cleanup', async () => {
     const folder = await testFolder()
     const old = await createEndedTimer(db, '25 hours')

@@ -43,13 +43,32 @@ const PROCESS_ROLES = ['ingest', 'executor', 'readonly', 'auditor', 'control', '
 export async function runStart(settings: StartSettings, cli: Cli): Promise<void> {
   const { databaseUrl, dataDir } = settings
   const { signal } = cli
-  const server = await openServer({ databaseUrl, dataDir }, { searchPath: cli.env['PATH'], signal })
+  const files = await readFiles(settings, cli)
+  let isServing = false
   try {
-    const url = await prepareDatabase(server, settings, cli)
-    if (!signal.aborted) await serve(url, settings, cli)
+    const server = await openServer({ databaseUrl, dataDir }, { searchPath: cli.env['PATH'], signal })
+    try {
+      const url = await prepareDatabase(server, settings, cli)
+      isServing = !signal.aborted
+      if (isServing) await serve(url, files, settings, cli)
+    } finally {
+      await server.stop()
+    }
   } finally {
-    await server.stop()
+    // An open connection of a rail would keep the process alive. `serve` closes the rails itself.
+    if (!isServing) await Promise.allSettled(files.rails.map(async (rail) => rail.close?.()))
   }
+}
+
+type StartFiles = Awaited<ReturnType<typeof readFiles>>
+
+/** Reads the files of the settings. Called first: a mistake in a file exits with 2, which says that nothing was done. */
+async function readFiles(settings: StartSettings, cli: Cli) {
+  const vault = await openMasterKeys(settings.vaultKeys)
+  const api = await loadApiFiles(settings)
+  const notify = await loadNotify(settings, cli)
+  const rails = [...(await railsOf(settings)), ...alertRails(notify)]
+  return { vault, api, notify, rails }
 }
 
 /** Deploys, runs the start checks and returns the URL with the login of the processes. */
@@ -69,22 +88,20 @@ async function prepareDatabase(server: OpenedServer, settings: StartSettings, cl
   return url
 }
 
-async function serve(url: string, settings: StartSettings, cli: Cli): Promise<void> {
-  const vault = await openMasterKeys(settings.vaultKeys)
-  const files = await loadApiFiles(settings)
-  const token = await accessTokenOf(settings)
-  const log = createLog(settings.logLevel, 'symphony')
-  const notify = await loadNotify(settings, cli)
-  const rails = [...(await railsOf(settings)), ...alertRails(notify)]
+async function serve(url: string, files: StartFiles, settings: StartSettings, cli: Cli): Promise<void> {
+  const { vault, notify, rails } = files
   const symphony = openSymphony(url, settings, 'start', { rails, vault })
   try {
+    const token = await accessTokenOf(settings)
+    const log = createLog(settings.logLevel, 'symphony')
     const worker = symphony.worker({
       ...relayerOptions(settings),
       scheduler: schedulerOptions(settings),
       maintenance: { ...ledgerOptions(settings), ...retentionOptions(settings) },
     })
-    const api = createApiOptions(settings, files)
-    const httpServer = new ProcessHttpServer({ symphony, log, accessToken: token.value, api, webhooks: files.webhooks })
+    const api = createApiOptions(settings, files.api)
+    const { webhooks } = files.api
+    const httpServer = new ProcessHttpServer({ symphony, log, accessToken: token.value, api, webhooks })
     const watch = RefusalWatch.of(symphony, log, httpServer.metrics)
     httpServer.metrics.outbox.declareRails(worker.railTypes)
     const notifier = startNotifier(notify, { symphony, log, settings })
