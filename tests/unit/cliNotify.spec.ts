@@ -320,4 +320,13 @@ describe('the file given with --notify', () => {
     expect(refused.stderr).toContain('answered 404')
     expect(refused.stdout + refused.stderr).not.toContain('S3CRET')
   })
+
+  test('can be named in --config; symphony alerts test prints the result as JSON with --json', async () => {
+    const { path } = await load({ channels: { ops: { format: 'slack', url: `${server.url}/hook` } } })
+    const config = `${path}.config`
+    await writeFile(config, JSON.stringify({ notify: path }))
+    const { exitCode, stdout, stderr } = await symphony(['alerts', 'test', '--config', config, '--json'])
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
+    expect(JSON.parse(stdout)).toEqual({ channels: [{ name: 'ops', format: 'slack', refusal: null }] })
+  })
 })

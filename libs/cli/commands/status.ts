@@ -239,7 +239,8 @@ Examples:
     NOTIFY,
   )
     .addOption(jsonOption())
-    .action((flags: GivenFlags) => runAlertsTest(flags, cli))
+    // `alerts` declares --json and --config as well, and commander stores them there.
+    .action((_flags: GivenFlags, command: Command) => runAlertsTest(command.optsWithGlobals(), cli))
   addExamples(test, 'symphony alerts test --notify notify.json')
 }
 
