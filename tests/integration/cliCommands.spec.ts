@@ -140,6 +140,17 @@ describe('symphony enqueue', () => {
     },
   )
 
+  test('exits with 1 if a line is invalid after earlier lines were enqueued, and names the rest', async () => {
+    const instructions = Array.from({ length: 502 }, () => buildInstruction())
+    const lines = instructions.map((one) => JSON.stringify(one)).with(501, '{"instructionId":')
+    const { exitCode, stderr } = await command(['enqueue', '--file', await file(lines.join('\n'))])
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain('line 502: not JSON')
+    expect(stderr).toContain('The lines 501 to 502 were not enqueued; the lines before them were.')
+    expect((await command(['show', instructions[499]!.instructionId])).exitCode).toBe(0)
+    expect((await command(['show', instructions[500]!.instructionId])).exitCode).toBe(1)
+  })
+
   test('names the line of a conflict and the lines that were not enqueued', async () => {
     const known = await enqueue(db)
     const others = [buildInstruction(), buildInstruction()].map((one) => JSON.stringify(one))

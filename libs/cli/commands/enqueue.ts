@@ -2,6 +2,7 @@ import { open } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import type { Command } from 'commander'
 import {
+  ArgumentRangeError,
   SymphonyError,
   InvalidArgumentError,
   InvalidPayloadError,
@@ -57,6 +58,8 @@ outcomeTopic, replaces.
 With --rails, the rail validates each new payment before it is enqueued, and its field classes apply: forbidden fields
 are refused, encrypted fields need --vault-keys. An existing payment is not validated again: its record is returned.
 If no worker has served the rail within a day, the command prints a warning and enqueues the payment.
+A file is enqueued in batches. If a line is refused after the first batch, the exit code is 1, and the batches before it
+stay enqueued: correct the line and run the file again.
 
 Examples:
   symphony enqueue --instruction INV-1 --participant ACME --rail sepa \\
@@ -195,8 +198,8 @@ async function enqueueFile(file: string, target: EnqueueTarget, cli: Cli): Promi
     // Shows progress in bytes, because the number of lines is unknown.
     if (source.bytes > 0) bar.show(Math.min(bytesRead, source.bytes), `bytes, ${counts.read} payments`)
   }
+  let line = 0
   try {
-    let line = 0
     for await (const text of source.lines) {
       cli.signal.throwIfAborted()
       line += 1
@@ -207,6 +210,15 @@ async function enqueueFile(file: string, target: EnqueueTarget, cli: Cli): Promi
     }
     if (batch.length > 0) await flush()
     return { ...counts, warnings: await new RailWarnings(target.ingest).find(waitingRails) }
+  } catch (error) {
+    const isLine = error instanceof InvalidArgumentError || error instanceof ArgumentRangeError
+    if (!isLine || counts.read === 0) throw error
+    // Another code, because the exit code of these errors is 2, which says that nothing was done.
+    throw new SymphonyError('INVALID_PAYLOAD', error.message, {
+      remedy:
+        `The lines ${batch[0]?.line ?? line} to ${line} were not enqueued; the lines before them were. ` +
+        'Correct the line and run the file again.',
+    })
   } finally {
     bar.clear()
     await source.close()
