@@ -126,6 +126,11 @@ function refuse(got: string, remedy: string): never {
   throw new InvalidArgumentError('tx', `expected a client with an open transaction, got ${got}; ${remedy}`)
 }
 
+/** Makes the transaction read-only with one snapshot. Must be the first statement of the transaction. */
+export async function beginSnapshot(tx: Queryable): Promise<void> {
+  await tx.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
+}
+
 /**
  * Runs the body and undoes its work if the body throws. With a role handle, the body runs in a new transaction. In a
  * transaction of the caller, the work is undone by a rollback to a savepoint.

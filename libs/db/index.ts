@@ -35,7 +35,15 @@ export { openLoginDatabase } from './LoginDatabase.js'
 export type { LoginDatabase, LoginOptions, TransactionMode } from './LoginDatabase.js'
 export { DATABASE_OPTIONS } from './options.js'
 export type { DatabaseOptions } from './options.js'
-export { DEFAULT_SCHEMA, qualify, quoteIdentifier, requireTransaction, undoOnError, withSchema } from './Queryable.js'
+export {
+  beginSnapshot,
+  DEFAULT_SCHEMA,
+  qualify,
+  quoteIdentifier,
+  requireTransaction,
+  undoOnError,
+  withSchema,
+} from './Queryable.js'
 export type {
   PoolUsage,
   Queryable,

@@ -1,9 +1,16 @@
 import { readFile } from 'node:fs/promises'
 import { InvalidArgumentError, requireKnownOptions } from '../core/index.js'
-import { DATABASE_OPTIONS, openDatabase, type Database, type DatabaseOptions, type Queryable } from '../db/index.js'
+import {
+  beginSnapshot,
+  DATABASE_OPTIONS,
+  openDatabase,
+  type Database,
+  type DatabaseOptions,
+  type Queryable,
+} from '../db/index.js'
 import { auditDatabase, auditExport, type AuditOptions, type AuditReport } from './auditor.js'
 import { readCheckpoints, readPrivateKey, readPublicKey, type Checkpoint } from './checkpoints.js'
-import { beginSnapshot, readLimitEvidence, readSettings, recordLedgerVerification } from './db.js'
+import { readLimitEvidence, readSettings, recordLedgerVerification } from './db.js'
 import { readConformance, writeEvidence } from './evidence.js'
 import { readRuns } from './evidenceRuns.js'
 import { exportLedger, type ExportManifest } from './exportLedger.js'

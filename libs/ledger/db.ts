@@ -236,11 +236,6 @@ function micros(time: string): string {
   return `(extract(epoch FROM ${time}) * 1000000)::bigint`
 }
 
-/** Makes the transaction read-only with one snapshot. Must be the first statement of the transaction. */
-export async function beginSnapshot(tx: Queryable): Promise<void> {
-  await tx.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY')
-}
-
 /**
  * Seals the next rows whose transactions have ended. Returns undefined if there are none, if another session is
  * sealing, or if the last block is partial and younger than the interval.

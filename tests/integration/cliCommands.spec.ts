@@ -16,6 +16,7 @@ import {
   enqueueAndClaim,
 } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { sealLedger } from '../support/sealLedger.js'
 
 let db: TestDatabase
@@ -240,6 +241,22 @@ describe('symphony show', () => {
     expect((await command(['holds', 'note', outboxId], people.alice)).stderr).toContain('--note: expected')
     expect(stdout).toContain('held           please wait (by alice')
     expect(stdout).toMatch(/HOLD_PLACED by alice_\S+ .*please wait/)
+  })
+
+  test('prints queue and ledger of one moment while a worker completes the payment', async () => {
+    const first = await enqueue(db)
+    const { instructionId, railType } = await enqueue(db, { instructionId: first.instructionId })
+    const lease = await claimOnly(db, first.railType)
+    await claimOnly(db, railType)
+    const locker = await db.connect()
+    // Blocks the command after it has read the attempts of the newer item, before it reads those of the older one.
+    await locker.query('BEGIN; LOCK TABLE reconciliation_entries IN ACCESS EXCLUSIVE MODE')
+    const showing = json(['show', instructionId])
+    const waiting = `SELECT FROM pg_locks WHERE NOT granted AND relation = 'reconciliation_entries'::regclass`
+    await expect.poll(async () => (await db.queryNoRole(waiting)).rows, POLL_OPTIONS).toHaveLength(1)
+    await complete(db, lease, { state: 'DISPATCHED', railReference: 'TX-1' })
+    await locker.query('COMMIT')
+    expect(await showing).toMatchObject({ items: [{}, { outboxId: first.outboxId, state: 'LEASED', attempts: [] }] })
   })
 
   test('finds an item by its outbox id, and an instruction whose id is a UUID', async () => {

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { isUuid, SymphonyError } from '../../core/index.js'
-import type { RoleHandle } from '../../db/index.js'
+import { beginSnapshot, type Queryable, type RoleHandle } from '../../db/index.js'
 import {
   readAttempts,
   readItemEvents,
@@ -74,7 +74,7 @@ async function run(id: string, flags: GivenFlags, cli: Cli): Promise<void> {
   for (const item of items) printTimeline(item, cli)
 }
 
-async function findItems(role: RoleHandle, id: string): Promise<readonly ItemStatus[]> {
+async function findItems(role: Queryable, id: string): Promise<readonly ItemStatus[]> {
   const byItem = isUuid(id) ? await readItems(role, { outboxId: id }) : []
   // A UUID that is no outbox id may be an instruction id.
   const items = byItem.length > 0 ? byItem : await readItems(role, { instructionId: id })
@@ -84,19 +84,22 @@ async function findItems(role: RoleHandle, id: string): Promise<readonly ItemSta
   })
 }
 
-async function readTimelines(role: RoleHandle, id: string): Promise<readonly Timeline[]> {
-  const items = await findItems(role, id)
-  const timelines: Timeline[] = []
-  for (const item of items) {
-    timelines.push({
-      ...item,
-      attempts: await readAttempts(role, item.outboxId),
-      events: await readItemEvents(role, item.outboxId),
-      bankEntries: await readPaymentEntries(role, item.outboxId),
-      pauses: CLAIMED_OR_ENDED.has(item.state) ? [] : await readPausesOf(role, item),
-    })
-  }
-  return timelines
+/** Reads queue and ledger of one moment. Between two snapshots a worker could complete the item. */
+function readTimelines(role: RoleHandle, id: string): Promise<readonly Timeline[]> {
+  return role.transaction(async (tx) => {
+    await beginSnapshot(tx)
+    const timelines: Timeline[] = []
+    for (const item of await findItems(tx, id)) {
+      timelines.push({
+        ...item,
+        attempts: await readAttempts(tx, item.outboxId),
+        events: await readItemEvents(tx, item.outboxId),
+        bankEntries: await readPaymentEntries(tx, item.outboxId),
+        pauses: CLAIMED_OR_ENDED.has(item.state) ? [] : await readPausesOf(tx, item),
+      })
+    }
+    return timelines
+  })
 }
 
 function printTimeline(item: Timeline, { terminal }: Cli): void {
