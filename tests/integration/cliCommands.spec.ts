@@ -348,7 +348,34 @@ describe('symphony holds', () => {
     expect(rows).toEqual([])
     const { outboxId: due } = await enqueue(db)
     const other = ['holds', 'resolve', due, '--reason', 'x', '--dry-run', '--decision', 'retry']
-    expect(await json(other, people.alice)).toMatchObject({ possible: false, state: 'DUE' })
+    expect(await refusal(other, people.alice)).toEqual({ exitCode: 1, code: 'HELD' })
+  })
+
+  test('resolve --dry-run counts what the run applies, proposes and refuses', async () => {
+    const railType = `rail-${randomUUID()}`
+    const limit = ['--kind', 'approval', '--limit', '10', '--currency', 'EUR', '--rail', railType, '--approvals', '2']
+    const { proposalId } = await json(['limits', 'propose', railType, ...limit, '--reason', 'x'], people.alice)
+    await json(['limits', 'approve', String(proposalId)], people.bob)
+    const large = await enqueue(db, { railType, payload: { amount: '20', currency: 'EUR' } })
+    const small = await enqueue(db, { railType, payload: { amount: '5', currency: 'EUR' } })
+    await json(['holds', 'place', small.outboxId, '--reason', 'x'], people.alice)
+    const { outboxId: due } = await enqueue(db)
+    const decision = ['--decision', 'retry', '--reason', 'x']
+    const trial = ['holds', 'resolve', large.outboxId, ...decision, '--dry-run']
+    expect(await json(trial, people.alice)).toMatchObject({ possible: true, secondPerson: true })
+    const words = ['holds', 'resolve', large.outboxId, small.outboxId, due, ...decision]
+    const planned = await command([...words, '--dry-run'], people.alice)
+    expect(planned.stdout).toContain(
+      'RETRY of 3: 1 would need the approval of someone else, 1 would take effect at once, 1 would be refused.',
+    )
+    const done = await command(words, people.alice)
+    expect(done.stdout).toContain(`RETRY of ${large.outboxId} is proposed`)
+    expect(done.stdout).toContain(`The hold of ${small.outboxId} is resolved`)
+    for (const { exitCode, stdout, stderr } of [planned, done]) {
+      expect(exitCode).toBe(1)
+      expect(stdout).toContain(`refused: HELD outbox item ${due}`)
+      expect(stderr).toContain('RESOLVE_REFUSED 1 of 3')
+    }
   })
 
   test.each([

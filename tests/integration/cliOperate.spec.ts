@@ -145,6 +145,19 @@ describe('symphony redrive', () => {
     )
   })
 
+  test('--dry-run refuses with the error of the run if the payment cannot be redriven', async () => {
+    const { outboxId } = (await failed(1))[0]!
+    const cancelled = await enqueue(db)
+    await json(['cancel', cancelled.outboxId, '--reason', 'r'])
+    await json(['redrive', outboxId, '--reason', 'r'])
+    for (const id of [outboxId, cancelled.outboxId, (await enqueue(db)).outboxId]) {
+      const words = ['redrive', id, '--reason', 'r']
+      const refused = await command(words)
+      expect(refused.exitCode).toBe(1)
+      expect(await command([...words, '--dry-run'])).toEqual(refused)
+    }
+  })
+
   test('--all-matching skips payments that have an open proposal; approve takes several ids', async () => {
     const items = await failed(3)
     const { railType } = items[0]!
@@ -173,18 +186,17 @@ describe('symphony redrive', () => {
        VALUES (gen_random_uuid(), $1, 99, 'TERMINAL_BLOCKED', 'w', '{"state": "DISPATCHED"}')`,
       [one!.outboxId],
     )
-    const { exitCode, stdout, stderr } = await command([
-      'redrive',
-      '--all-matching',
-      '--rail',
-      railType,
-      '--reason',
-      'r',
-    ])
-    expect(exitCode).toBe(1)
-    expect(stdout).toContain(`${other!.outboxId}: symphony approve`)
-    expect(stdout).toContain(`refused: HELD outbox item ${one!.outboxId}`)
-    expect(stderr).toContain('REDRIVE_REFUSED 1 of 2')
+    const words = ['redrive', '--all-matching', '--rail', railType]
+    const planned = await command([...words, '--dry-run'])
+    expect(planned.stdout).toContain(`${other!.outboxId}\n`)
+    expect(planned.stdout).toContain('1 redrive would be proposed.')
+    const proposed = await command([...words, '--reason', 'r'])
+    expect(proposed.stdout).toContain(`${other!.outboxId}: symphony approve`)
+    for (const { exitCode, stdout, stderr } of [planned, proposed]) {
+      expect(exitCode).toBe(1)
+      expect(stdout).toContain(`refused: HELD outbox item ${one!.outboxId}`)
+      expect(stderr).toContain('REDRIVE_REFUSED 1 of 2')
+    }
   })
 
   test.for([

@@ -1,8 +1,15 @@
 import type { Command } from 'commander'
 import { InvalidArgumentError } from '../../core/index.js'
-import type { Queryable, RoleHandle } from '../../db/index.js'
-import { cancelOutboxInstruction, cancelOutboxItem, type CancelledItem } from '../../outbox/index.js'
-import { addOperatorOptions, asControl, printResult, reasonOption, requiredReason } from '../operator/operator.js'
+import type { Queryable } from '../../db/index.js'
+import { cancelOutboxInstruction, cancelOutboxItem } from '../../outbox/index.js'
+import {
+  addOperatorOptions,
+  asControl,
+  printResult,
+  reasonOption,
+  requiredReason,
+  tryOut,
+} from '../operator/operator.js'
 import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
 import type { Cli } from '../terminal/Terminal.js'
@@ -47,18 +54,4 @@ async function run(outboxId: string | undefined, flags: GivenFlags, cli: Cli): P
     const cancelled = await cancel(control)
     printResult(cancelled, `${cancelled.outboxId} is cancelled. It is never sent.`, flags, cli)
   })
-}
-
-/** Cancels the payment in a transaction that is rolled back. Throws if the database refuses the cancellation. */
-async function tryOut(control: RoleHandle, cancel: (tx: Queryable) => Promise<CancelledItem>): Promise<CancelledItem> {
-  const rolledBack: { item?: CancelledItem } = {}
-  try {
-    return await control.transaction(async (tx) => {
-      rolledBack.item = await cancel(tx)
-      throw new Error('dry run')
-    })
-  } catch (error) {
-    if (rolledBack.item === undefined) throw error
-    return rolledBack.item
-  }
 }

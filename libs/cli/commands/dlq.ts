@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
-import { SymphonyError, InvalidArgumentError } from '../../core/index.js'
+import { InvalidArgumentError } from '../../core/index.js'
 import type { RoleHandle } from '../../db/index.js'
-import { readFailedItems, readItems, redriveOutboxItem, type FailedItemView } from '../../outbox/index.js'
+import { readFailedItems, redriveOutboxItem, type FailedItemView } from '../../outbox/index.js'
 import {
   addOperatorOptions,
   addPaging,
@@ -17,11 +17,12 @@ import {
   requireKnownNames,
   requireNoRefusal,
   selectionOf,
+  tryOut,
 } from '../operator/operator.js'
 import { describeMoney } from '../operator/wording.js'
 import { addExamples } from '../settings/options.js'
 import type { GivenFlags } from '../settings/resolveSettings.js'
-import type { Cli } from '../terminal/Terminal.js'
+import { countOf, type Cli } from '../terminal/Terminal.js'
 
 export function registerDlq(program: Command, cli: Cli): void {
   const dlq = program.command('dlq').description('payments that ended as FAILED')
@@ -106,9 +107,12 @@ export function registerRedrive(program: Command, cli: Cli): void {
     ),
   )
     .option('--error-code <code>', 'only payments with this error code')
-    .option('--all-matching', 'every failed payment that the options select, without a redrive or an open proposal')
+    .option(
+      '--all-matching',
+      'the newest failed payments that the options select, without a redrive or an open proposal; at most --limit',
+    )
     .addOption(reasonOption())
-    .option('--dry-run', 'print what would happen; change nothing')
+    .option('--dry-run', 'propose it in a transaction that is rolled back; needs no --reason')
     .action((id: string | undefined, flags: GivenFlags) => runRedrive(id, flags, cli))
   command.addHelpText(
     'after',
@@ -138,19 +142,17 @@ async function runRedrive(outboxId: string | undefined, flags: GivenFlags, cli: 
 
 async function redriveOne(control: RoleHandle, outboxId: string, flags: GivenFlags, cli: Cli): Promise<void> {
   if (flags['dryRun'] === true) {
-    const [item] = await readItems(control, { outboxId })
-    if (item === undefined)
-      throw new SymphonyError('ITEM_NOT_FOUND', `There is no outbox item with the id ${outboxId}.`)
-    const possible = item.state === 'FAILED'
-    const sentence = possible
-      ? `A redrive of ${outboxId} would be proposed; someone else must approve it.`
-      : `${outboxId} is ${item.state}: only a FAILED payment can be redriven.`
-    return printResult({ outboxId, state: item.state, possible, secondPerson: true }, sentence, flags, cli)
+    await tryOut(control, (tx) => redriveOutboxItem(tx, outboxId, DRY_RUN_REASON))
+    const sentence = `A redrive of ${outboxId} would be proposed; someone else must approve it.`
+    return printResult({ outboxId, possible: true, secondPerson: true }, sentence, flags, cli)
   }
   const { proposalId } = await redriveOutboxItem(control, outboxId, requiredReason(flags))
   const sentence = `A redrive of ${outboxId} is proposed. Someone else must approve it: symphony approve ${proposalId}`
   printResult({ outboxId, status: 'PROPOSED', proposalId }, sentence, flags, cli)
 }
+
+/** Reason of a redrive that is rolled back. */
+const DRY_RUN_REASON = 'dry run'
 
 async function redriveAll(control: RoleHandle, flags: GivenFlags, cli: Cli): Promise<void> {
   const search = { ...selectionOf(flags), undecided: true }
@@ -164,8 +166,13 @@ async function redriveAll(control: RoleHandle, flags: GivenFlags, cli: Cli): Pro
   const outboxIds = failed.map(({ item }) => item.outboxId)
   const more = next === null ? '' : ' These are the newest; run it again for the others, or raise --limit.'
   if (flags['dryRun'] === true) {
-    const sentence = [...outboxIds, `${outboxIds.length} redrives would be proposed.${more}`].join('\n')
-    return printResult({ outboxIds, more: next !== null, secondPerson: true }, sentence, flags, cli)
+    const trial = (outboxId: string) => tryOut(control, (tx) => redriveOutboxItem(tx, outboxId, DRY_RUN_REASON))
+    const tried = await decideEach(outboxIds, trial, cli)
+    const possible = tried.done.map(({ outboxId }) => outboxId)
+    const counted = `${countOf(possible.length, 'redrive')} would be proposed.${more}`
+    const result = { outboxIds: possible, refused: tried.refused, more: next !== null, secondPerson: true }
+    printResult(result, [...possible, ...describeRefusals(tried), counted].join('\n'), flags, cli)
+    return requireNoRefusal('REDRIVE_REFUSED', tried)
   }
   const reason = requiredReason(flags)
   const decided = await decideEach(outboxIds, (outboxId) => redriveOutboxItem(control, outboxId, reason), cli)

@@ -1,6 +1,6 @@
 import { Option, type Command } from 'commander'
 import { SymphonyError, InvalidArgumentError } from '../../core/index.js'
-import type { RoleHandle } from '../../db/index.js'
+import type { Queryable, RoleHandle } from '../../db/index.js'
 import {
   noteOutboxItem,
   placeOutboxHold,
@@ -30,6 +30,7 @@ import {
   requireKnownNames,
   requireNoRefusal,
   selectionOf,
+  tryOut,
 } from '../operator/operator.js'
 import { describeItemFreeze, describeMoney } from '../operator/wording.js'
 import { addExamples } from '../settings/options.js'
@@ -80,7 +81,7 @@ export function registerHolds(program: Command, cli: Cli): void {
         .argument('[outbox-id...]'),
     ),
   )
-    .option('--all', 'every held payment that the options select and that has no proposal yet')
+    .option('--all', 'the newest held payments that the options select, without a proposal; at most --limit')
     .option('--yes', 'confirm --all')
     .addOption(
       new Option('--decision <word>', 'dispatched: it was paid; failed: it was not; retry: send it again').choices([
@@ -91,7 +92,7 @@ export function registerHolds(program: Command, cli: Cli): void {
     )
     .addOption(reasonOption())
     .option('--rail-reference <text>', 'the reference under which the rail paid, with --decision dispatched')
-    .option('--dry-run', 'print what would happen; change nothing')
+    .option('--dry-run', 'decide in transactions that are rolled back')
     .action((ids: readonly string[], flags: GivenFlags) => resolve(ids, flags, cli))
 }
 
@@ -190,15 +191,16 @@ async function resolveOne(
   flags: GivenFlags,
   cli: Cli,
 ): Promise<void> {
-  const railReference = flags['railReference']
-  if (flags['dryRun'] === true) return printPlan(await requiredItem(control, outboxId), decision, flags, cli)
-  const result = await resolveOutboxHold(
-    control,
-    outboxId,
-    decision,
-    reason,
-    typeof railReference === 'string' ? railReference : null,
-  )
+  const { railReference } = flags
+  const reference = typeof railReference === 'string' ? railReference : null
+  const resolveHold = (tx: Queryable) => resolveOutboxHold(tx, outboxId, decision, reason, reference)
+  if (flags['dryRun'] === true) {
+    const secondPerson = (await tryOut(control, resolveHold)).status === 'PROPOSED'
+    const consequence = secondPerson ? 'a proposal that someone else must approve' : 'applied at once'
+    const sentence = `${decision} of ${outboxId} would be ${consequence}.`
+    return printResult({ outboxId, decision, possible: true, secondPerson }, sentence, flags, cli)
+  }
+  const result = await resolveHold(control)
   printResult({ outboxId, decision, ...result }, describeDecided(decision, { outboxId, ...result }), flags, cli)
 }
 
@@ -214,15 +216,16 @@ async function resolveMany(
   const outboxIds = items.map(({ outboxId }) => outboxId)
   const listed = items.map((item) => `${item.outboxId} ${item.instructionId}: ${describeMoney(item)}`)
   const further = more ? ' These are the newest; run it again for the others, or raise --limit.' : ''
+  const resolveHold = (tx: Queryable, id: string) => resolveOutboxHold(tx, id, decision, reason, null)
   if (flags['dryRun'] === true) {
-    const proposed = items.filter((item) => needsSecondPerson(item, decision)).length
-    const sentence = `${decision} of ${items.length}: ${proposed} would need the approval of someone else, the others take effect at once.${further}`
-    return printResult(
-      { outboxIds, decision, more, secondPerson: proposed },
-      [...listed, sentence].join('\n'),
-      flags,
-      cli,
-    )
+    const tried = await decideEach(outboxIds, (id) => tryOut(control, (tx) => resolveHold(tx, id)), cli)
+    const { done, refused } = tried
+    const proposed = done.filter(({ status }) => status === 'PROPOSED').length
+    const sentence = `${decision} of ${items.length}: ${proposed} would need the approval of someone else, ${done.length - proposed} would take effect at once, ${refused.length} would be refused.${further}`
+    const possible = done.map(({ outboxId }) => outboxId)
+    const result = { outboxIds: possible, decision, more, secondPerson: proposed, refused }
+    printResult(result, [...listed, ...describeRefusals(tried), sentence].join('\n'), flags, cli)
+    return requireNoRefusal('RESOLVE_REFUSED', tried)
   }
   if (flags['all'] === true && flags['yes'] !== true) {
     throw new SymphonyError(
@@ -233,7 +236,7 @@ async function resolveMany(
       },
     )
   }
-  const decided = await decideEach(outboxIds, (id) => resolveOutboxHold(control, id, decision, reason, null), cli)
+  const decided = await decideEach(outboxIds, (id) => resolveHold(control, id), cli)
   const lines = [...decided.done.map((one) => describeDecided(decision, one)), ...describeRefusals(decided)]
   const result = { decision, decided: decided.done, refused: decided.refused, more }
   printResult(result, items.length === 0 ? 'No held payment matches.' : `${lines.join('\n')}${further}`, flags, cli)
@@ -241,7 +244,7 @@ async function resolveMany(
 }
 
 interface Selected {
-  readonly items: readonly (ShownMoney & Pick<ItemStatus, 'outboxId' | 'instructionId' | 'outcomeUnknown'>)[]
+  readonly items: readonly (ShownMoney & Pick<ItemStatus, 'outboxId' | 'instructionId'>)[]
   readonly more: boolean
 }
 
@@ -267,10 +270,6 @@ function describeDecided(decision: HoldDecision, { outboxId, status, proposalId 
 
 type DecidedHold = DecisionResult & { readonly outboxId: string }
 
-function needsSecondPerson({ outcomeUnknown }: { readonly outcomeUnknown: boolean }, decision: HoldDecision): boolean {
-  return decision !== 'RETRY' || outcomeUnknown
-}
-
 function decisionOf({ decision }: GivenFlags): HoldDecision {
   const chosen = DECISIONS.find((word) => word.toLowerCase() === decision)
   if (chosen === undefined) throw new InvalidArgumentError('--decision', 'expected dispatched, failed or retry')
@@ -283,17 +282,4 @@ async function requiredItem(control: RoleHandle, outboxId: string): Promise<Item
   const [item] = await readItems(control, { outboxId })
   if (item === undefined) throw new SymphonyError('ITEM_NOT_FOUND', `There is no outbox item with the id ${outboxId}.`)
   return item
-}
-
-function printPlan(item: ItemStatus, decision: HoldDecision, flags: GivenFlags, cli: Cli): void {
-  const { outboxId, state } = item
-  const possible = state === 'HELD'
-  const secondPerson = needsSecondPerson(item, decision)
-  const consequence = secondPerson ? 'a proposal that someone else must approve' : 'applied at once'
-  printResult(
-    { outboxId, state, decision, possible, secondPerson },
-    possible ? `${decision} of ${outboxId} would be ${consequence}.` : `${outboxId} is ${state}, not held.`,
-    flags,
-    cli,
-  )
 }

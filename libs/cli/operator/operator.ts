@@ -1,6 +1,6 @@
 import { Option, type Command } from 'commander'
 import { csvRecord, SymphonyError, type ErrorCode, InvalidArgumentError, parseTimestamp } from '../../core/index.js'
-import { DatabaseError, type RoleHandle } from '../../db/index.js'
+import { DatabaseError, type Queryable, type RoleHandle } from '../../db/index.js'
 import { requireKnownSearch, type ItemSearch } from '../../outbox/index.js'
 import { withTarget, type TargetLimits } from '../database/target.js'
 import { jsonOption, parseWholeNumber } from '../settings/options.js'
@@ -31,6 +31,20 @@ export async function asControl<T>(
 ): Promise<T> {
   const settings = await resolveSettings(TARGET, flags, cli)
   return withTarget(settings, name, (database) => body(database.as('symphony_control')), limits)
+}
+
+/** Runs the body in a transaction that is rolled back. Throws if the database refuses. */
+export async function tryOut<T extends object>(control: RoleHandle, body: (tx: Queryable) => Promise<T>): Promise<T> {
+  const rolledBack: { result?: T } = {}
+  try {
+    return await control.transaction(async (tx) => {
+      rolledBack.result = await body(tx)
+      throw new Error('dry run')
+    })
+  } catch (error) {
+    if (rolledBack.result === undefined) throw error
+    return rolledBack.result
+  }
 }
 
 export function printResult(result: object, sentence: string, { json }: GivenFlags, { terminal }: Cli): void {
