@@ -295,6 +295,25 @@ describe('symphony holds list', () => {
     expect(idsOf((await json(words)).held)).toEqual([items[0]!.outboxId])
     expect((await json([...words, '--since', '2099-01-01T00:00:00Z'])).held).toEqual([])
   })
+
+  test('lists other proposals only of the participant of the filter, and none with another filter', async () => {
+    const [one, other] = await failed(2)
+    const { proposed } = await json(['redrive', '--all-matching', '--rail', one!.railType, '--reason', 'r'])
+    const others = async (...words: string[]) => (await json(['holds', 'list', ...words]))['otherProposals']
+    const shown = proposed.map(({ proposalId }) => expect.objectContaining({ proposalId }))
+    expect(await others()).toEqual(expect.arrayContaining(shown))
+    const own = ['--participant', other!.participantId]
+    expect(await others(...own)).toMatchObject([{ outboxId: other!.outboxId }])
+    const filters = [
+      ['--rail', one!.railType],
+      ['--assignee', 'bob'],
+      ['--kind', 'message'],
+      ['--since', '2020-01-01T00:00:00Z'],
+      ['--until', '2099-01-01T00:00:00Z'],
+    ]
+    for (const filter of filters) expect([filter, await others(...filter)]).toEqual([filter, []])
+    expect(await others(...own, '--rail', other!.railType)).toEqual([])
+  })
 })
 
 describe('symphony return', () => {

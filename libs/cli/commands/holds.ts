@@ -98,8 +98,9 @@ export function registerHolds(program: Command, cli: Cli): void {
 
 const HELP = `
 A decision about money takes two people: one proposes it with "holds resolve", another approves it with
-"symphony approve". The login of --database-url is recorded as the actor. Only a retry of a payment whose outcome is not
-unknown takes effect at once.
+"symphony approve". The login of --database-url is recorded as the actor. Only a retry takes effect at once, unless the
+outcome is unknown or the limit that placed the hold requires two people. Without a filter, or with --participant alone,
+"holds list" also prints the open proposals of other payments.
 
 Examples:
   symphony deploy --create-login alice=control --create-login bob=control
@@ -109,6 +110,7 @@ Examples:
 async function list(flags: GivenFlags, cli: Cli): Promise<void> {
   const { assignee } = flags
   const search = { ...selectionOf(flags), ...(typeof assignee === 'string' ? { assignee } : {}) }
+  const { participants, limit: _limit, before: _before, ...otherFilters } = search
   await asControl('holds', flags, cli, async (control) => {
     const read = async (paging: object = {}) => {
       const { items: found, next } = await readHeldItems(control, { ...search, ...paging })
@@ -116,7 +118,15 @@ async function list(flags: GivenFlags, cli: Cli): Promise<void> {
     }
     if (await printAllRows(flags, cli, read)) return
     const { items, next } = await requireKnownNames(control, search, await read())
-    const proposals = await readProposalPage(control, { status: 'OPEN', limit: PROPOSALS_LISTED })
+    // Proposals have no filter but the participant. An unfiltered list would show those of other payments.
+    const proposals =
+      Object.keys(otherFilters).length > 0
+        ? []
+        : await readProposalPage(control, {
+            status: 'OPEN',
+            limit: PROPOSALS_LISTED,
+            ...(participants === undefined ? {} : { participants }),
+          })
     // Open proposals for items that this list does not contain, mostly redrives of failed items.
     const others = proposals.filter(({ outboxId }) => !items.some((item) => item.outboxId === outboxId))
     if (flags['json'] === true) return cli.terminal.printJson({ held: items, otherProposals: others, next })
