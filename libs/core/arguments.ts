@@ -70,6 +70,13 @@ export function requiredObject<T extends object>(argument: ArgumentName, value: 
   throw new InvalidArgumentError(argument, `expected ${expected}, got ${got}`)
 }
 
+/** Returns the options without undefined ones, which would otherwise replace defaults. */
+export function definedOptions<T extends object>(given: T): T {
+  const defined = { ...given }
+  for (const key in defined) if (defined[key] === undefined) Reflect.deleteProperty(defined, key)
+  return defined
+}
+
 /** Refuses unknown options, and options that are not an object. `place` precedes the name of the option in an error. */
 export function requireKnownOptions(given: object, known: readonly string[], place = ''): void {
   requiredObject(place === '' ? 'options' : place.slice(0, -1), given)

@@ -12,6 +12,7 @@ export type { ArgumentName } from './SymphonyError.js'
 export type { ErrorCode, PostgresErrorCode } from './ErrorCode.js'
 export {
   boundedInteger,
+  definedOptions,
   kindOf,
   nearestSpelling,
   rejectUnknownKeys,

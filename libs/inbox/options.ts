@@ -3,6 +3,7 @@ import {
   BATCH_SIZE,
   boundedInteger,
   createWorkerId,
+  definedOptions,
   LEASE_SECONDS,
   requiredId,
   requiredText,
@@ -61,7 +62,7 @@ export class InboxWorkerOptionError extends SymphonyError {
 }
 
 export function resolveInboxWorkerOptions(given: InboxWorkerOptions): ResolvedInboxWorkerOptions {
-  const options = { ...DEFAULTS, workerId: given.workerId ?? createWorkerId(), ...given }
+  const options = { ...DEFAULTS, workerId: createWorkerId(), ...definedOptions(given) }
   requiredId('workerId', options.workerId)
   boundedInteger('leaseSeconds', options.leaseSeconds, LEASE_SECONDS)
   boundedInteger('attemptsMax', options.attemptsMax, ATTEMPTS_MAX)

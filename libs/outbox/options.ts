@@ -3,6 +3,7 @@ import {
   BATCH_SIZE,
   boundedInteger,
   createWorkerId,
+  definedOptions,
   LEASE_SECONDS,
   requiredId,
   requiredText,
@@ -95,7 +96,7 @@ export function resolveRelayerOptions(
   given: RelayerOptions,
   rails: readonly { readonly type: string; readonly timeoutMs: number }[],
 ): ResolvedRelayerOptions {
-  const options = { ...DEFAULTS, workerId: given.workerId ?? createWorkerId(), ...given }
+  const options = { ...DEFAULTS, workerId: createWorkerId(), ...definedOptions(given) }
   requiredId('workerId', options.workerId)
   boundedInteger('leaseSeconds', options.leaseSeconds, LEASE_SECONDS)
   boundedInteger('batchSize', options.batchSize, BATCH_SIZE)

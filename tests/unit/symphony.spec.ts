@@ -6,6 +6,8 @@ import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { withSchema, type Transaction } from '../../libs/db/index.js'
 import * as sql from '../../libs/entry/sql.js'
 import type { InboxHandler } from '../../libs/inbox/index.js'
+import { resolveInboxWorkerOptions } from '../../libs/inbox/options.js'
+import { resolveRelayerOptions } from '../../libs/outbox/options.js'
 import type { PaymentPayload, RailPayment, StandardSchema } from '../../libs/rails/index.js'
 import { Symphony, type SymphonyEvent, type SymphonyWorker } from '../../libs/symphony/index.js'
 import { memoryRail } from '../../libs/testing/index.js'
@@ -658,6 +660,21 @@ describe('a worker of Symphony', () => {
     }
     expect(symphony.worker({ maintenance: { ...allOff, retention: {} } }).railTypes).toEqual([])
   })
+})
+
+/** Returns the same options, each undefined. */
+function unset(options: object): object {
+  return Object.fromEntries(Object.keys(options).map((name) => [name, undefined]))
+}
+
+test('an undefined option of a relayer or an inbox worker takes its default', () => {
+  const rails = [{ type: 'bank', timeoutMs: 1_000 }]
+  const relayer = resolveRelayerOptions({ workerId: 'w' }, rails)
+  expect(relayer).toMatchObject({ poll: true, listen: true, renewLeases: true })
+  expect(resolveRelayerOptions({ ...unset(relayer), workerId: 'w' }, rails)).toEqual(relayer)
+  const given = { workerId: 'w', handlerRole: 'shop' }
+  const inbox = resolveInboxWorkerOptions(given)
+  expect(resolveInboxWorkerOptions({ ...unset(inbox), ...given })).toEqual(inbox)
 })
 
 describe('the inbox of Symphony', () => {
