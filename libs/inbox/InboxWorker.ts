@@ -76,7 +76,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     onEvent: OnInboxWorkerEvent = () => {},
     clock: Clock = systemClock,
   ) {
-    this.#options = resolveInboxWorkerOptions(options)
+    this.#options = resolveInboxWorkerOptions(options, database.login)
     this.workerId = this.#options.workerId
     this.#database = database
     this.#role = database.as(EXECUTOR)

@@ -61,7 +61,8 @@ export class InboxWorkerOptionError extends SymphonyError {
   }
 }
 
-export function resolveInboxWorkerOptions(given: InboxWorkerOptions): ResolvedInboxWorkerOptions {
+/** @param login Login of the database. As a handler role it is allowed, whatever its name. */
+export function resolveInboxWorkerOptions(given: InboxWorkerOptions, login: string): ResolvedInboxWorkerOptions {
   const options = { ...DEFAULTS, workerId: createWorkerId(), ...definedOptions(given) }
   requiredId('workerId', options.workerId)
   boundedInteger('leaseSeconds', options.leaseSeconds, LEASE_SECONDS)
@@ -72,10 +73,11 @@ export function resolveInboxWorkerOptions(given: InboxWorkerOptions): ResolvedIn
   boundedInteger('pollMs', options.pollMs, { min: 10, max: 60_000 })
   boundedInteger('debounceMs', options.debounceMs, { min: 0, max: 1_000 })
   boundedInteger('shutdownMs', options.shutdownMs, { min: 0, max: 600_000 })
-  if (requiredText('handlerRole', options.handlerRole, ROLE_LENGTH_MAX).startsWith('symphony_')) {
+  const { handlerRole } = options
+  if (requiredText('handlerRole', handlerRole, ROLE_LENGTH_MAX).startsWith('symphony_') && handlerRole !== login) {
     // In a role of Symphony, a handler could ack messages or read messages of other applications.
     throw new InboxWorkerOptionError(
-      `handlerRole: ${options.handlerRole} is a role of Symphony`,
+      `handlerRole: ${handlerRole} is a role of Symphony`,
       'Give the role that owns or may write the tables of the application.',
     )
   }

@@ -543,6 +543,15 @@ describe('a worker of Symphony', () => {
     expect(seen).toMatchObject([{ rows: [{ isLogin: true }] }])
   })
 
+  test('accepts an inbox without handlerRole if the name of the login begins with symphony_', () => {
+    const symphony = new Symphony({ url: 'postgres://symphony_worker@127.0.0.1:1/none' })
+    const handlers = { settled: async () => {} }
+    expect(symphony.worker({ inbox: { handlers } }).workerId).not.toBe('')
+    expect(() => symphony.worker({ inbox: { handlers, handlerRole: 'symphony_control' } })).toThrow(
+      expect.objectContaining({ code: 'INVALID_INBOX_WORKER_OPTION' }),
+    )
+  })
+
   test('records a return once, in the transaction of the inbox handler, if two messages report it', async () => {
     await using symphony = open([simple('webhook')])
     const { outboxId } = await symphony.transaction((tx) =>
@@ -673,8 +682,8 @@ test('an undefined option of a relayer or an inbox worker takes its default', ()
   expect(relayer).toMatchObject({ poll: true, listen: true, renewLeases: true })
   expect(resolveRelayerOptions({ ...unset(relayer), workerId: 'w' }, rails)).toEqual(relayer)
   const given = { workerId: 'w', handlerRole: 'shop' }
-  const inbox = resolveInboxWorkerOptions(given)
-  expect(resolveInboxWorkerOptions({ ...unset(inbox), ...given })).toEqual(inbox)
+  const inbox = resolveInboxWorkerOptions(given, 'app')
+  expect(resolveInboxWorkerOptions({ ...unset(inbox), ...given }, 'app')).toEqual(inbox)
 })
 
 describe('the inbox of Symphony', () => {
