@@ -41,6 +41,8 @@ export function openOrUse(given: DatabaseOptions | RoleSource): RoleSource & { r
  */
 export class Database {
   readonly schema: string
+  /** Name of the database on its server. */
+  readonly name: string
   readonly login: string
   /** Maximum number of connections: per role, or in total behind a pooler. */
   readonly connectionsMax: number
@@ -51,6 +53,7 @@ export class Database {
 
   constructor(options: ResolvedOptions) {
     this.schema = options.schema
+    this.name = options.target.url.database
     this.login = options.target.url.user
     this.connectionsMax = options.connectionsMax
     this.#options = options

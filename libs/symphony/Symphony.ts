@@ -77,10 +77,10 @@ export class Symphony<
   static {
     partsOf = (symphony) => {
       if (!(#contracts in symphony)) throw new InvalidArgumentError('symphony', 'expected a Symphony of this package')
-      const { url } = symphony.#options
+      const database = symphony.#database()
       return {
-        database: symphony.#database(),
-        databaseName: databaseNameOf(url),
+        database,
+        databaseName: database.name,
         contracts: symphony.#contracts,
         vault: symphony.#vault,
       }
@@ -293,11 +293,6 @@ function fieldName(key: string): string {
 
 /** Placeholder, with which a Symphony without a url can still check its database options. */
 const NO_URL = 'postgres://nobody@localhost/none'
-
-function databaseNameOf(url = ''): string {
-  const [, name = ''] = /^postgres(?:ql)?:\/\/[^/]*\/([^?]*)/.exec(url) ?? []
-  return decodeURIComponent(name) || 'postgres'
-}
 
 /** Loads the rails that have an adapter. */
 export function adaptersOf(rails: readonly RailContract[]): readonly LoadedRail[] {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { PlatformDiscovery, type PlatformDatabase } from '../../libs/platform/index.js'
 import type { TopicMessage } from '../../libs/outbox/index.js'
-import { SymphonyFleet, type FleetEvent } from '../../libs/symphony/index.js'
+import { partsOf, SymphonyFleet, type FleetEvent } from '../../libs/symphony/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 
@@ -72,12 +72,13 @@ test('a fleet uses one set of handlers for messages, inbox and timers of every d
   await expect.poll(() => received.toSorted(), POLL_OPTIONS).toEqual(['inbox m-1', 'message north', 'message timer'])
 })
 
-test('SymphonyFleet.forKey returns one Symphony per key; SymphonyFleet.of refuses unknown names', async () => {
+test('SymphonyFleet.forKey returns one Symphony per key; of() knows its database or refuses the name', async () => {
   await using fleet = new SymphonyFleet({ databases: listed() })
   expect(() => fleet.of('north')).toThrow(expect.objectContaining({ code: 'UNKNOWN_DATABASE' }))
   await fleet.start()
   const keys = Array.from({ length: 50 }, () => randomUUID())
   for (const key of keys) expect(fleet.forKey(key)).toBe(fleet.forKey(key))
+  expect(fleet.names.map((name) => partsOf(fleet.of(name)).databaseName)).toEqual(dbs.map(({ name }) => name))
   expect(new Set(keys.map((key) => fleet.forKey(key))).size).toBe(2)
   expect(() => fleet.of('west')).toThrow(expect.objectContaining({ code: 'UNKNOWN_DATABASE' }))
 })

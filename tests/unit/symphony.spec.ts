@@ -9,7 +9,7 @@ import type { InboxHandler } from '../../libs/inbox/index.js'
 import { resolveInboxWorkerOptions } from '../../libs/inbox/options.js'
 import { resolveRelayerOptions } from '../../libs/outbox/options.js'
 import type { PaymentPayload, RailPayment, StandardSchema } from '../../libs/rails/index.js'
-import { Symphony, type SymphonyEvent, type SymphonyWorker } from '../../libs/symphony/index.js'
+import { partsOf, Symphony, type SymphonyEvent, type SymphonyWorker } from '../../libs/symphony/index.js'
 import { memoryRail } from '../../libs/testing/index.js'
 import { useTestDatabase } from '../support/database.js'
 
@@ -215,6 +215,15 @@ describe('new Symphony()', () => {
     expect(names).toEqual(expect.arrayContaining(['rails', 'topics', 'vault', 'clock', 'url', 'schema']))
     expect(names).toEqual([...new Set(names)])
   })
+})
+
+test.each([
+  ['postgres://app@localhost/pay%20ments?sslmode=disable', 'pay ments'],
+  ['postgres://app@localhost', 'app'],
+  ['postgres://localhost/?user=shop', 'shop'],
+  ['embedded:.symphony', 'postgres'],
+])('the url %s has the database name %s', (url, name) => {
+  expect(partsOf(new Symphony({ url })).databaseName).toBe(name)
 })
 
 test('payments.search refuses an unknown filter, which would otherwise match all', async () => {
