@@ -33,7 +33,6 @@ import {
   type HeldItemView,
   type HoldDecision,
   type HeldItemSearch,
-  type ItemSearch,
   type ItemView,
   type LimitRule,
   type LimitsView,
@@ -57,9 +56,9 @@ import {
   type Reconciliation,
   type ReconciliationRun,
 } from '../reconciliation/index.js'
-import { FILTERS_OF_A_STATE } from './Payments.js'
+import { FILTERS_OF_A_STATE, type PaymentSearch } from './Payments.js'
 
-type Search = Partial<Omit<ItemSearch, 'state' | 'returned' | 'before'>>
+type Search = Omit<PaymentSearch, 'state' | 'returned'>
 
 /** Target of a pause: one rail, participant or ordered stream, or everything. */
 export type PauseTarget = { readonly kind: Exclude<PauseKind, 'all'>; readonly name: string } | { readonly kind: 'all' }
@@ -87,13 +86,16 @@ export class Operator {
     this.#toolsOf = toolsOf
   }
 
-  /** Returns held payments, newest first, each with its open proposal. */
+  /** Returns held payments, newest first, each with its open proposal. To read fewer, leave the loop. */
   holds(search: Search & Pick<HeldItemSearch, 'assignee'> = {}): AsyncIterable<HeldPayment> {
     requireKnownOptions(search, [...FILTERS_OF_A_STATE, 'assignee'])
     return pages(async (page) => flattened(await readHeldItems(this.#control, { ...search, ...page })))
   }
 
-  /** Returns failed payments, latest failure first, each with its error and its redrives; without cancelled ones. */
+  /**
+   * Returns failed payments, latest failure first, each with its error and its redrives; without cancelled ones. To read
+   * fewer, leave the loop.
+   */
   failed(search: Search = {}): AsyncIterable<FailedPayment> {
     requireKnownOptions(search, FILTERS_OF_A_STATE)
     return pages(async (page) => flattened(await readFailedItems(this.#control, { ...search, ...page })))

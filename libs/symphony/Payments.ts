@@ -22,7 +22,7 @@ import type { EnqueueOptions } from './options.js'
 /** Outbox id or instruction id of a payment. */
 export type PaymentKey = { readonly outboxId: string } | { readonly instructionId: string }
 
-export type PaymentSearch = Partial<Omit<ItemSearch, 'before'>>
+export type PaymentSearch = Partial<Omit<ItemSearch, 'before' | 'limit'>>
 
 /** Attempt or event of a payment, as the ledger recorded it. */
 export type PaymentEvent =
@@ -104,15 +104,15 @@ export class Payments {
 
   /**
    * Returns matching payments, newest first; with the state FAILED, latest failure first. Without a filter: every
-   * payment.
+   * payment. To read fewer, leave the loop.
    */
   async *search(search: PaymentSearch = {}): AsyncIterable<ItemView> {
     // Refuses unknown filters, because a misspelt filter would find every payment.
     requireKnownOptions(search, PAYMENT_FILTERS)
-    const { limit = PAGE_LENGTH, ...filter } = search
     let before: string | undefined
     do {
-      const page = await searchItems(this.#readonly, { ...filter, limit, ...(before === undefined ? {} : { before }) })
+      const place = before === undefined ? {} : { before }
+      const page = await searchItems(this.#readonly, { ...search, limit: PAGE_LENGTH, ...place })
       yield* await readItemViews(this.#readonly, page.ids)
       before = page.next ?? undefined
     } while (before !== undefined)
@@ -143,7 +143,6 @@ const PAYMENT_FILTERS: readonly string[] = Object.keys({
   errorCode: true,
   undecided: true,
   returned: true,
-  limit: true,
 } satisfies Record<keyof PaymentSearch, true>)
 
 /** Filters of a search that has a fixed state. */

@@ -226,13 +226,13 @@ test.each([
   expect(partsOf(new Symphony({ url })).databaseName).toBe(name)
 })
 
-test('payments.search refuses an unknown filter, which would otherwise match all', async () => {
+test.each(['instructionID', 'limit'])('payments.search refuses %s, which is not a filter', async (name) => {
   const { payments } = new Symphony({ url: 'postgres://symphony@127.0.0.1:1/none' })
-  const search: object = { instructionID: 'nope' }
+  const search: object = { [name]: 10 }
   const found = payments.search(search)[Symbol.asyncIterator]()
   await expect(found.next()).rejects.toMatchObject({
     code: 'INVALID_ARGUMENT',
-    message: expect.stringMatching(/^"instructionID": unknown; expected one of state, kind, railType, participants, /),
+    message: expect.stringContaining(`"${name}": unknown; expected one of state, kind, railType, participants, `),
   })
 })
 
@@ -430,6 +430,13 @@ describe('an invalid call of Symphony', () => {
       [{ railtype: 'x' }],
       '"railtype": unknown; did you mean railType?',
     ],
+    ...['holds', 'failed'].map((verb): [string, object, string, readonly unknown[], string] => [
+      `a limit of ${verb}, which would not have ended the loop`,
+      symphony.operator,
+      verb,
+      [{ limit: 10 }],
+      expect.stringMatching(/^"limit": unknown; expected one of kind, railType, /),
+    ]),
     [
       'an unknown filter of findings',
       symphony.operator,
