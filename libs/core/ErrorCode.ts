@@ -133,6 +133,7 @@ type SymphonyErrorCode =
   | 'UPLOAD_INCOMPLETE'
   | 'VAULT_KEYS_MISSING'
   | 'WITHDRAW_REFUSED'
+  | 'WORKER_STOPPED'
 
 /** Conditions of PostgreSQL that `libs/db` knows, in capitals. Any other condition is `DATABASE_ERROR`. */
 export type PostgresErrorCode =

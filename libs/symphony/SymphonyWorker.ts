@@ -99,6 +99,7 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
   readonly #cleanup: CleanupWorker | undefined
   readonly #onStop: () => void
   #isChecked = false
+  #started: Promise<void> | undefined
   #stopped: Promise<void> | undefined
 
   constructor(plan: WorkerPlan, onStop: () => void) {
@@ -141,14 +142,16 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
     return [...this.#plan.rails.keys()]
   }
 
-  async start(): Promise<void> {
-    await this.#check()
-    for (const part of this.#parts) await part.start()
+  /** Starts the parts. A stopped worker cannot start again. */
+  start(): Promise<void> {
+    if (this.#stopped !== undefined) return Promise.reject(new WorkerStoppedError('symphony.worker()'))
+    this.#started ??= this.#start()
+    return this.#started
   }
 
   /**
-   * Releases leases without a started call, and waits for running calls and handlers. Safe to call before `start`, and
-   * twice.
+   * Releases leases without a started call, and waits for a running start, running calls and handlers. Safe to call
+   * before `start`, and twice.
    */
   stop(): Promise<void> {
     this.#stopped ??= this.#stop()
@@ -160,6 +163,7 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
    * messages, sealing and projection.
    */
   async runOnce(): Promise<WorkerCounts> {
+    if (this.#stopped !== undefined) throw new WorkerStoppedError('symphony.worker()')
     await this.#check()
     const scheduled = await this.#scheduler?.runOnce()
     await this.#repair?.runOnce()
@@ -238,7 +242,23 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
     this.#isChecked = true
   }
 
+  async #start(): Promise<void> {
+    try {
+      await this.#check()
+      for (const part of this.#parts) {
+        // stop() waits for this start, and then stops the parts that run.
+        if (this.#stopped !== undefined) return
+        await part.start()
+      }
+    } catch (error) {
+      // Lets the next call of `start` try again.
+      this.#started = undefined
+      throw error
+    }
+  }
+
   async #stop(): Promise<void> {
+    await this.#started?.catch(() => {})
     await Promise.all(this.#parts.map((part) => part.stop()))
     await closeRails(this.#plan.ownRails)
     this.#onStop()
@@ -277,6 +297,15 @@ export async function runUntilAborted(
     })
   } finally {
     await worker.stop()
+  }
+}
+
+/** A worker was started, or asked for a round, after it was stopped. */
+export class WorkerStoppedError extends SymphonyError {
+  constructor(createWorker: string) {
+    super('WORKER_STOPPED', 'this worker was stopped, and cannot run again', {
+      remedy: `Create another worker with ${createWorker}.`,
+    })
   }
 }
 

@@ -2,6 +2,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
+import { setTimeout as delay } from 'node:timers/promises'
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { withSchema, type Transaction } from '../../libs/db/index.js'
 import * as sql from '../../libs/entry/sql.js'
@@ -618,6 +619,45 @@ describe('a worker of Symphony', () => {
     await running
     await symphony.close()
     await expect(symphony.transaction(async () => {})).rejects.toMatchObject({ code: 'DATABASE_CLOSED' })
+  })
+
+  test('cannot start or run after stop() (WORKER_STOPPED)', async () => {
+    await using symphony = open([simple('restarted')])
+    const worker = symphony.worker()
+    await worker.stop()
+    const stopped = { code: 'WORKER_STOPPED', remedy: 'Create another worker with symphony.worker().' }
+    await expect(worker.start()).rejects.toMatchObject(stopped)
+    await expect(worker.runOnce()).rejects.toMatchObject(stopped)
+    await expect(worker.run({ signal: new AbortController().signal })).rejects.toMatchObject(stopped)
+  })
+
+  test('dispatches nothing after a stop() during start()', async () => {
+    await using symphony = open([simple('raced')])
+    const types: string[] = []
+    symphony.events.on('*', ({ type }) => types.push(type))
+    const worker = symphony.worker({ pollMs: 10, heartbeatMs: 100 })
+    const starting = worker.start()
+    await worker.stop()
+    await starting
+    types.length = 0
+    await symphony.transaction((tx) =>
+      symphony.enqueue({ railType: 'raced', instructionId: 'S-1', participantId: 'shop', payload: PAYLOAD }, { tx }),
+    )
+    await delay(500)
+    expect(types).toEqual([])
+    expect(await symphony.payments.get({ instructionId: 'S-1' })).toMatchObject({ state: 'DUE' })
+  })
+
+  test('starts after an earlier start() that failed', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'symphony-start-'))
+    onTestFinished(() => rm(folder, { recursive: true }))
+    const epochFile = join(folder, 'epoch.json')
+    await writeFile(epochFile, 'not a record')
+    await using symphony = open([simple('repaired')])
+    const worker = symphony.worker({ epochFile })
+    await expect(worker.start()).rejects.toMatchObject({ code: 'EPOCH_FILE_UNREADABLE' })
+    await rm(epochFile)
+    await worker.start()
   })
 
   test('leaves the rails open for another worker; the Symphony closes them', async () => {
