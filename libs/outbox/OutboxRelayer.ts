@@ -24,6 +24,8 @@ import { WorkerHeartbeat } from './WorkerHeartbeat.js'
  */
 export class OutboxRelayer implements Worker<RelayerCounts> {
   readonly workerId: string
+  /** Time between two heartbeats. */
+  readonly heartbeatMs: number
   readonly #options: ResolvedRelayerOptions
   readonly #events = new Emitter<RelayerEvent>()
   readonly #claimer: ItemClaimer
@@ -42,6 +44,7 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     const relayer = resolveRelayerOptions(options, rails)
     const { workerId, heartbeatMs, epochFile, handlerRole = database.login } = relayer
     this.workerId = workerId
+    this.heartbeatMs = heartbeatMs
     this.#options = relayer
     if (onEvent !== undefined) this.#events.on(onEvent)
     const shared = { role: database.as(EXECUTOR), workerId, clock, events: this.#events, rails, relayer }
@@ -116,6 +119,14 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
     } finally {
       unsubscribe()
     }
+  }
+
+  /**
+   * Sends one heartbeat, for a fleet, which runs rounds instead of `start()`. A `runOnce()` sends none, so that a script
+   * of one round does not count as an alive worker. `stop()` deregisters.
+   */
+  async beat(): Promise<void> {
+    await this.#heartbeat.beat()
   }
 
   /**

@@ -1,5 +1,5 @@
 import type { Clock, JsonObject } from '../core/index.js'
-import type { Queryable } from '../db/index.js'
+import { DatabaseError, type Queryable } from '../db/index.js'
 import type { LoadedRail } from '../rails/index.js'
 import { PollLoop, settleWithin, Wakeup, type Emitter, type PollResult } from '../worker/index.js'
 import type { RelayerEvent } from './events.js'
@@ -29,6 +29,8 @@ export class WorkerHeartbeat {
   readonly #wakeup: Wakeup
   /** Whether a heartbeat was recorded since the start. */
   #isRegistered = false
+  /** Last heartbeat that `beat` sent. */
+  #beating: Promise<unknown> | undefined
   #railsDeclaredAtMs = -Infinity
   #unknownCode: { readonly atMs: number; readonly railType: string; readonly code: string } | undefined
   #clockJump: { readonly atMs: number; readonly byMs: number } | undefined
@@ -51,8 +53,23 @@ export class WorkerHeartbeat {
 
   async stop(): Promise<void> {
     await this.#loop.stop()
+    await this.#beating?.catch(() => {})
     if (this.#isRegistered) await settleWithin(this.#deregister(), DEREGISTER_MS)
     this.#isRegistered = false
+  }
+
+  /**
+   * Sends one heartbeat, without `start`. Throws if the database does not answer, so that a fleet counts it as down. Only
+   * reports other failures, because dispatch must not depend on them.
+   */
+  async beat(): Promise<void> {
+    this.#beating = this.#beat()
+    try {
+      await this.#beating
+    } catch (error) {
+      if (error instanceof DatabaseError && error.disposition !== 'fatal') throw error
+      this.#reportFault(error)
+    }
   }
 
   /** Declares the rails that this worker serves, unless it has declared them within the last hour. */

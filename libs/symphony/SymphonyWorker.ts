@@ -209,7 +209,7 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
     } = this.#plan.maintenance ?? {}
     const round = <Counts>(
       name: string,
-      part: Part<Counts> | undefined,
+      part: Pick<Part<Counts>, 'runOnce'> | undefined,
       isBusy: (counts: Counts) => boolean,
       everyMs?: number,
     ): FleetWorker[] => {
@@ -220,7 +220,16 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
       }
       return [toFleetWorker(name, { runOnce, stop: () => this.stop() }, isBusy, everyMs)]
     }
+    const relayer = this.#relayer
+    // Has its own interval, because a round of the relayer lasts as long as its longest call.
+    const heartbeat = relayer && {
+      runOnce: async () => {
+        // A heartbeat after the stop would register the worker again.
+        if (this.#stopped === undefined) await relayer.beat()
+      },
+    }
     return [
+      ...round('heartbeat', heartbeat, () => false, relayer?.heartbeatMs),
       ...round('relayer', this.#relayer, ({ claimed }) => claimed > 0),
       ...round('inbox', this.#inbox, ({ claimed }) => claimed > 0),
       ...round('scheduler', this.#scheduler, ({ more }) => more),

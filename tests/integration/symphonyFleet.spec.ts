@@ -51,6 +51,25 @@ test('a fleet dispatches payments and seals ledgers in every database', async ()
   expect(closed).toEqual(['bank'])
 })
 
+test('a fleet sends heartbeats: its workers count as alive, report unlisted codes, and deregister', async () => {
+  const bank = {
+    ...bankOf(),
+    codes: { AC04: 'terminal' },
+    dispatch: () => ({ outcome: 'terminal', code: 'ZZ99' }) as const,
+  } as const
+  await using fleet = new SymphonyFleet({ databases: listed(), rails: [bank], pollMs: 20 })
+  const worker = fleet.worker({ heartbeatMs: 100 })
+  await worker.start()
+  const symphony = fleet.of('north')
+  const status = () => symphony.payments.status()
+  await expect.poll(async () => (await status()).workersAliveCount, POLL_OPTIONS).toBe(1n)
+  const instruction = { railType: 'bank', instructionId: 'F-code', participantId: 'shop', payload: PAYLOAD } as const
+  await symphony.transaction((tx) => symphony.enqueue(instruction, { tx }))
+  await expect.poll(async () => (await status()).lastUnknownCodeAgeSeconds, POLL_OPTIONS).not.toBeNull()
+  await worker.stop()
+  expect(await status()).toMatchObject({ workersAliveCount: 0n })
+})
+
 test('a fleet refuses epochFile, because the file belongs to one database', async () => {
   await using fleet = new SymphonyFleet({ databases: listed(), rails: [bankOf()] })
   // @ts-expect-error: with one file, workers of the other databases would freeze dispatch

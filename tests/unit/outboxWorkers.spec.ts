@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterEach, describe, expect, test } from 'vitest'
+import { openDatabase } from '../../libs/db/index.js'
 import {
   deregisterOutboxWorker,
   heartbeatOutboxWorker,
@@ -291,6 +292,31 @@ test('a relayer reports a change of its breaker at once, not at its next heartbe
   await expect.poll(changes, POLL_OPTIONS).toMatchObject([{ workerId: 'opening', from: 'closed', to: 'open' }])
   await relayer.stop()
   expect(await changes()).toHaveLength(1)
+})
+
+test('runOnce() does not list a relayer as alive; beat() does, until stop()', async () => {
+  const { rails } = recordingRail({ type: 'round-rail' })
+  const relayer = new OutboxRelayer(db.database, rails, { workerId: 'rounds' })
+  await relayer.runOnce()
+  expect(await listed()).not.toContain('rounds')
+  await relayer.beat()
+  expect(await listed()).toContain('rounds')
+  await relayer.stop()
+  expect(await listed()).not.toContain('rounds')
+})
+
+test('beat() throws if the database does not answer, and only reports another failure', async () => {
+  const { rails } = recordingRail({ type: 'round-rail' })
+  const database = openDatabase({ url: 'postgres://symphony@127.0.0.1:1/none' })
+  const faults: unknown[] = []
+  const relayer = new OutboxRelayer(database, rails, {}, (event) => {
+    if (event.type === 'outbox.fault') faults.push(event.error)
+  })
+  await expect(relayer.beat()).rejects.toMatchObject({ code: 'CONNECT_FAILED' })
+  expect(faults).toEqual([])
+  await database.close()
+  await relayer.beat()
+  expect(faults).toMatchObject([{ code: 'DATABASE_CLOSED' }])
 })
 
 test('a stopped relayer leaves the list; a killed one is listed as dead since its last heartbeat', async () => {
