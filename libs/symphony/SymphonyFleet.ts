@@ -1,4 +1,5 @@
 import { InvalidArgumentError, requiredObject, requireKnownOptions, type Clock } from '../core/index.js'
+import { DatabaseError } from '../db/index.js'
 import {
   DatabaseSet,
   Fleet,
@@ -13,7 +14,7 @@ import type { RailContract, TopicContracts } from '../rails/index.js'
 import { Events, FLEET_EVENT_TYPES, type SymphonyEvent } from './Events.js'
 import { WORKER_OPTIONS, type WorkerOptions } from './options.js'
 import { adaptersOf, symphonyOver, type Symphony } from './Symphony.js'
-import { closeRails, roundsOf, runUntilAborted } from './SymphonyWorker.js'
+import { closeRails, roundsOf, runUntilAborted, WorkerStoppedError } from './SymphonyWorker.js'
 
 /** Databases, their budget of connections, and their common rails and topics. */
 export interface SymphonyFleetOptions<
@@ -92,6 +93,7 @@ export class SymphonyFleet<
    * Reads the databases from discovery, and again every `refreshMs`. A worker of the fleet calls this method itself.
    */
   start(): Promise<void> {
+    if (this.#closed !== undefined) return Promise.reject(new FleetClosedError())
     this.#started ??= this.#start()
     return this.#started
   }
@@ -175,6 +177,8 @@ export class SymphonyFleet<
 
   async #close(): Promise<void> {
     await Promise.all([...this.#workers].map((worker) => worker.stop()))
+    // A start would open databases after the stop.
+    await this.#started?.catch(() => {})
     await this.#databases.stop()
     await closeRails(adaptersOf(this.#shared.rails ?? []))
   }
@@ -196,6 +200,7 @@ const FLEET_WORKER_OPTIONS = WORKER_OPTIONS.filter((name) => !NOT_OF_FLEET.has(n
 export class SymphonyFleetWorker implements AsyncDisposable {
   readonly #start: () => Promise<void>
   readonly #stop: () => Promise<void>
+  #started: Promise<void> | undefined
   #stopped: Promise<void> | undefined
 
   constructor(start: () => Promise<void>, stop: () => Promise<void>) {
@@ -203,13 +208,20 @@ export class SymphonyFleetWorker implements AsyncDisposable {
     this.#stop = stop
   }
 
+  /** Starts the workers. Stopped ones cannot start again. */
   start(): Promise<void> {
-    return this.#start()
+    if (this.#stopped !== undefined) return Promise.reject(new WorkerStoppedError('fleet.worker()'))
+    this.#started ??= this.#start().catch((error: unknown) => {
+      // Lets the next call of `start` try again.
+      this.#started = undefined
+      throw error
+    })
+    return this.#started
   }
 
-  /** Stops the workers and waits for running rounds. Safe to call before `start`, and twice. */
+  /** Stops the workers and waits for a running start and running rounds. Safe to call before `start`, and twice. */
   stop(): Promise<void> {
-    this.#stopped ??= this.#stop()
+    this.#stopped ??= this.#stopAfterStart()
     return this.#stopped
   }
 
@@ -220,5 +232,19 @@ export class SymphonyFleetWorker implements AsyncDisposable {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.stop()
+  }
+
+  async #stopAfterStart(): Promise<void> {
+    await this.#started?.catch(() => {})
+    await this.#stop()
+  }
+}
+
+class FleetClosedError extends DatabaseError {
+  constructor() {
+    super('DATABASE_CLOSED', 'this fleet was closed, and cannot start again', {
+      disposition: 'fatal',
+      remedy: 'Create another SymphonyFleet.',
+    })
   }
 }

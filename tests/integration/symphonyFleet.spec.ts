@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { PlatformDiscovery, type PlatformDatabase } from '../../libs/platform/index.js'
 import type { TopicMessage } from '../../libs/outbox/index.js'
@@ -123,6 +124,39 @@ test('a fleet closes a database that discovery no longer lists, and keeps the ra
   expect(await removed).toMatchObject({ database: 'south' })
   await expect(south.transaction(async () => {})).rejects.toMatchObject({ code: 'DATABASE_CLOSED' })
   expect({ names: fleet.names, closed }).toEqual({ names: ['north'], closed: [] })
+})
+
+interface Stoppable {
+  readonly fleet: { close(): Promise<void> }
+  readonly worker: { stop(): Promise<void> }
+}
+
+test.each([
+  ['worker.stop()', ({ worker }: Stoppable) => worker.stop()],
+  ['fleet.close()', ({ fleet }: Stoppable) => fleet.close()],
+])('%s during start() waits for a late discovery, then stops every worker for good', async (_, stop) => {
+  let answer: (() => void) | undefined
+  const answered = new Promise<void>((resolve) => (answer = resolve))
+  class Directory extends PlatformDiscovery {
+    async databases() {
+      await answered
+      return listed()
+    }
+  }
+  const fleet = new SymphonyFleet({ discovery: new Directory(), rails: [bankOf()], pollMs: 20 })
+  const worker = fleet.worker()
+  const starting = worker.start()
+  const stopping = stop({ fleet, worker })
+  answer?.()
+  await Promise.all([starting, stopping])
+  const types: string[] = []
+  fleet.events.on('*', ({ type }) => types.push(type))
+  await delay(300)
+  expect(types).toEqual([])
+  await expect(worker.start()).rejects.toMatchObject({ code: 'WORKER_STOPPED' })
+  await fleet.close()
+  expect(fleet.names).toEqual([])
+  await expect(fleet.start()).rejects.toMatchObject({ code: 'DATABASE_CLOSED' })
 })
 
 test('SymphonyFleet reports all invalid options in one error, and refuses an invalid rail', () => {
