@@ -2257,7 +2257,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 8c2e65f10b665dd1caf249bb80136f131f9e88728e2aed618abd93c2277db3fc
+-- body: sha256 74dda14e401cfefe1aaabe0eb65489b5874a1a9c9f4e1a12ae5e282f6d440acf
 COMMENT ON FUNCTION check_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], text[], boolean, text, text[], uuid[]) IS 'Internal: raises 22023 for the first invalid item.';
 
 -- function check_outbox_leases(uuid[], uuid[], text) of symphony_owner
@@ -4562,7 +4562,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 7f00263f8b853680a9bb58ef96e33e85b2eb5b146b4c38e61b8f3e922e5326c2
+-- body: sha256 cd74c2cd560f4bd18f02438f90d5dc178a20ed08f503eb42195bbd2269f44ea7
 COMMENT ON FUNCTION send_outcome_messages(uuid[], text, uuid[], jsonb[]) IS 'Internal: enqueues one message about each item whose payment has an outcome topic.';
 
 -- function server_identity() of symphony_owner

@@ -136,19 +136,20 @@ function messageOf(topic: string, request: RailRequest): TopicMessage {
   return { messageId: messageIdOf(request), topic, key: participantId, payload, attempt }
 }
 
-type MessageKeys = Pick<RailRequest, 'instructionId' | 'participantId' | 'idempotencyKey'>
-
 /**
- * Returns the id of a message, which its redrives keep. The outcome messages of a payment share an instruction id, so
- * their key, the number of the outcome, is part of the id.
+ * Returns the id of a message, which its redrives keep. The id of an outcome message is the outbox id of the payment's
+ * first item and the number of the outcome.
  */
-export function messageIdOf({ instructionId, participantId, idempotencyKey }: MessageKeys): string {
-  const [, outcomeNo] = OUTCOME_KEY.exec(idempotencyKey) ?? []
-  const isOutcome = outcomeNo !== undefined && participantId === instructionId && outcomeNo !== instructionId
-  return isOutcome ? `${instructionId}/${outcomeNo}` : instructionId
+export function messageIdOf({
+  instructionId,
+  idempotencyKey,
+}: Pick<RailRequest, 'instructionId' | 'idempotencyKey'>): string {
+  if (!instructionId.startsWith(OUTCOME_PREFIX)) return instructionId
+  return `${instructionId.slice(OUTCOME_PREFIX.length)}/${Number.parseInt(idempotencyKey, 10)}`
 }
 
-const OUTCOME_KEY = /^(\d+)(?:~redrive~\d+)?$/
+/** Prefix of the instruction id of outcome messages, which enqueue refuses. The key is the number of the outcome. */
+const OUTCOME_PREFIX = '~outcomes~'
 
 function declarationOf<Payload extends object>(topic: string, handler: unknown): TopicDeclaration<Payload> {
   const declared = typeof handler === 'function' ? { handle: handler } : handler

@@ -373,7 +373,8 @@ test('a handler with outcomeSchema gets a PaymentOutcome, with the message id OU
   const payment = await enqueue(db, { outcomeTopic: topic })
   await placeOutboxHold(db.as('symphony_control'), payment.outboxId, 'look at the invoice')
   const [claimed] = await store.claim({ batchSize: 1, topics: [topic] })
-  expect(claimed).toMatchObject({ messageId: `${payment.outboxId}/1`, key: payment.outboxId })
+  const key = `~outcomes~${payment.outboxId}`
+  expect(claimed).toMatchObject({ messageId: `${payment.outboxId}/1`, key })
   await db.expireLease(claimed!.id)
   const received: TopicMessage<PaymentOutcome>[] = []
   const rails = topicRails({
@@ -388,7 +389,7 @@ test('a handler with outcomeSchema gets a PaymentOutcome, with the message id OU
   const relayer = new OutboxRelayer(worker.database, loadRails(rails), { handlerRole: shop.name, listen: false })
   expect(await relayer.runOnce()).toMatchObject({ dispatched: 1 })
   const messageId = `${payment.outboxId}/1`
-  expect(received).toMatchObject([{ messageId, key: payment.outboxId, topic }])
+  expect(received).toMatchObject([{ messageId, key, topic }])
   const outcome: PaymentOutcome = {
     instructionId: payment.instructionId,
     idempotencyKey: payment.idempotencyKey,

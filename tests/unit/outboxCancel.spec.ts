@@ -283,7 +283,7 @@ interface OutcomeMessage {
 async function messagesAbout(of: TestDatabase, outboxId: string): Promise<OutcomeMessage[]> {
   const { rows } = await of.queryNoRole<OutcomeMessage>(
     'SELECT outbox_id, rail_type, payload FROM payment_outbox_pending WHERE is_message AND participant_id = $1',
-    [outboxId],
+    [`~outcomes~${outboxId}`],
   )
   return rows
 }

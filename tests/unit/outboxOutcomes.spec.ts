@@ -33,9 +33,10 @@ import {
   pendingRow,
   sequenceOf,
   WORKER,
+  type Enqueued,
 } from '../support/outboxItems.js'
 import { approve, createPerson, enqueueFailed, enqueueHeld, enqueueUnknown, propose } from '../support/outboxPeople.js'
-import { failureOf } from '../support/race.js'
+import { failureOf, openConnection } from '../support/race.js'
 
 const db = await useTestDatabase()
 const olga = await createPerson(db, 'olga')
@@ -44,11 +45,16 @@ const executor = db.as('symphony_executor')
 
 type Outcome = JsonObject & { readonly outcomeNo: number; readonly state: string }
 
-/** Returns the outcome messages of a payment in order. Their participant is the id of the payment's first item. */
+/** Returns the stream of the outcome messages of a payment, which contains the id of the payment's first item. */
+function streamOf(firstId: string): string {
+  return `~outcomes~${firstId}`
+}
+
+/** Returns the outcome messages of a payment in order. */
 async function outcomes(firstId: string): Promise<Outcome[]> {
   const { rows } = await db.queryNoRole<{ payload: Outcome }>(
     `SELECT payload FROM payment_outbox_pending WHERE participant_id = $1 AND is_message ORDER BY sequence_id`,
-    [firstId],
+    [streamOf(firstId)],
   )
   return rows.map((row) => row.payload)
 }
@@ -109,8 +115,8 @@ describe('an outcome message', () => {
     ])
     const heads = await claim(db, outcomeTopic!)
     expect(heads.map(({ participantId: stream, payload }) => [stream, payload['replaces']])).toEqual([
-      [old.outboxId, null],
-      [item.outboxId, replaces],
+      [streamOf(old.outboxId), null],
+      [streamOf(item.outboxId), replaces],
     ])
     const dead = await readFailedItems(db.as('symphony_readonly'), { participants: [participantId], limit: 10 })
     expect(dead.items.map((one) => [one.item.outboxId, one.replacedBy])).toEqual([
@@ -136,13 +142,13 @@ describe('an outcome message', () => {
     expect(rows.map(({ topic }) => topic)).toEqual([other.outcomeTopic, null, inherited.outcomeTopic])
   })
 
-  test('is an ordered message on the payment’s topic, in a stream named by the first outbox id', async () => {
+  test('is an ordered message on the payment’s topic, in a stream that names the first outbox id', async () => {
     const { outcomeTopic, outboxId, railType } = await enqueue(db, withTopic())
     await pay(await claimOnly(db, railType))
     const message = await claimOnly(db, outcomeTopic!)
     expect(message).toMatchObject({
-      instructionId: outboxId,
-      participantId: outboxId,
+      instructionId: streamOf(outboxId),
+      participantId: streamOf(outboxId),
       idempotencyKey: '1',
       sequenceId: 1n,
       ordered: true,
@@ -189,7 +195,7 @@ describe('an outcome message', () => {
     )
     const sent = await Promise.all(items.map(({ outboxId }) => states(outboxId)))
     expect(sent).toEqual([['1 DISPATCHED'], [], ['1 DISPATCHED']])
-    expect((await sequenceOf(db, items[1]!.outboxId)).next).toBeUndefined()
+    expect((await sequenceOf(db, streamOf(items[1]!.outboxId))).next).toBeUndefined()
   })
 
   test('is not sent for an attempt that will be repeated', async () => {
@@ -223,10 +229,45 @@ describe('an outcome message', () => {
     await pay(lease)
     const { rows } = await db.queryNoRole<{ outbox_id: string }>(
       'SELECT outbox_id FROM payment_outbox_pending WHERE participant_id = $1',
-      [lease.outboxId],
+      [streamOf(lease.outboxId)],
     )
     await placeOutboxHold(olga.control, rows[0]!.outbox_id, 'wait')
     expect(await outcomes(rows[0]!.outbox_id)).toEqual([])
+  })
+})
+
+describe('the ids of outcome messages', () => {
+  test.each(['instructionId', 'participantId'] as const)('are refused as %s of an enqueue (22023)', async (field) => {
+    const { outboxId } = await enqueue(db, withTopic())
+    const instruction = buildInstruction({ [field]: streamOf(outboxId) })
+    for (const isMessage of [false, true]) {
+      const failure = await failureOf(enqueuePaymentOutbox(db.as('symphony_ingest'), instruction, { isMessage }))
+      expect(failure).toMatchObject({ code: 'INVALID_PARAMETER', message: expect.stringContaining('~outcomes~') })
+    }
+  })
+
+  test.each<[what: string, act: (item: Enqueued) => Promise<unknown>]>([
+    ['completion', async ({ railType }) => pay(await claimOnly(db, railType))],
+    ['hold', ({ outboxId }) => placeOutboxHold(olga.control, outboxId, 'please wait')],
+    ['cancel', ({ outboxId }) => cancelOutboxItem(db.as('symphony_ingest'), outboxId, 'the order was cancelled')],
+  ])('do not conflict with a payment whose instruction id is the outbox id: %s', async (_what, act) => {
+    const item = await enqueue(db, withTopic())
+    await enqueue(db, { instructionId: item.outboxId, idempotencyKey: '1' })
+    await act(item)
+    expect(await states(item.outboxId)).toHaveLength(1)
+  })
+
+  test('are not locked by an uncommitted enqueue for a participant with the outbox id as its name', async () => {
+    const lease = await enqueueAndClaim(db, withTopic())
+    const enqueuing = await openConnection(db, 'symphony_ingest')
+    await enqueuing.query('BEGIN')
+    await enqueuePaymentOutbox(enqueuing, buildInstruction({ participantId: lease.outboxId }))
+    await executor.transaction(async (completion) => {
+      await completion.query(`SET LOCAL lock_timeout = '1s'`)
+      await completeOutboxAttempts(completion, WORKER, [{ ...lease, state: 'DISPATCHED' }])
+    })
+    expect(await states(lease.outboxId)).toEqual(['1 DISPATCHED'])
+    await enqueuing.close()
   })
 })
 

@@ -123,6 +123,7 @@ DECLARE
   v_all_payloads text;
   v_bad record;
   v_id_expected CONSTANT text := '1 to 128 printable ASCII characters without spaces';
+  v_free_id_expected CONSTANT text := 'an id that does not start with ~outcomes~: only outcome messages have such ids';
 BEGIN
   -- 1. Check the key scope and the shape of the lists.
   IF p_key_scope IS NOT NULL THEN
@@ -187,7 +188,9 @@ BEGIN
     ) g
     OFFSET 0
   ) g;
-  IF v_all_within_bounds AND v_all_ids COLLATE "C" !~ '[^!-~]' AND NOT shows_long_number(v_all_payloads) THEN
+  IF v_all_within_bounds AND v_all_ids COLLATE "C" !~ '[^!-~]' AND strpos(v_all_ids, '~outcomes~') = 0
+    AND NOT shows_long_number(v_all_payloads)
+  THEN
     RETURN;
   END IF;
 
@@ -197,7 +200,9 @@ BEGIN
     SELECT g.ordinal,
       CASE
         WHEN NOT is_id(g.instruction_id) THEN ARRAY['p_instruction_id', v_id_expected]
+        WHEN starts_with(g.instruction_id, '~outcomes~') THEN ARRAY['p_instruction_id', v_free_id_expected]
         WHEN NOT is_id(g.participant_id) THEN ARRAY['p_participant_id', v_id_expected]
+        WHEN starts_with(g.participant_id, '~outcomes~') THEN ARRAY['p_participant_id', v_free_id_expected]
         WHEN NOT is_id(g.idempotency_key) THEN ARRAY['p_idempotency_key', v_id_expected]
         WHEN strpos(g.idempotency_key, '~redrive~') > 0 AND g.idempotency_key ~ '~redrive~[0-9]+$'
           THEN ARRAY['p_idempotency_key',

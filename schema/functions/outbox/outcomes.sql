@@ -1,9 +1,10 @@
 -- Outcome messages: the application learns the outcome of a payment that it enqueued with an outcome topic.
 --
 -- The transaction that records a terminal outcome, a hold, the end of a hold or a return also enqueues one message to
--- the topic. The messages of a payment, redrives included, form an ordered stream of their own. Its participant is the
--- outbox id of the payment's first item, so that a completion never waits for an enqueue. outcomeNo is the sequence
--- number in that stream.
+-- the topic. The messages of a payment, redrives included, form an ordered stream of their own. Its participant is
+-- `~outcomes~` and the outbox id of the payment's first item, and is also their instruction id. Enqueue refuses ids
+-- with this prefix, so that no enqueue can conflict with a completion or delay it. outcomeNo is the sequence number in
+-- that stream.
 
 -- If p_state is null, each message has the state of its attempt. All attempts must then be terminal, and p_outbox_ids
 -- may be null.
@@ -16,17 +17,17 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now CONSTANT timestamptz := clock_timestamp();
-  v_first_ids text[];
+  v_streams text[];
   v_topics text[];
   v_traces text[];
   v_payloads jsonb[];
   v_numbers bigint[];
 BEGIN
   -- 1. Describe the outcomes of payments with a topic, in the order of the streams' names.
-  SELECT array_agg(o.first_id::text), array_agg(o.outcome_topic), array_agg(o.traceparent), array_agg(o.payload)
-  INTO v_first_ids, v_topics, v_traces, v_payloads
+  SELECT array_agg(o.stream), array_agg(o.outcome_topic), array_agg(o.traceparent), array_agg(o.payload)
+  INTO v_streams, v_topics, v_traces, v_payloads
   FROM (
-    SELECT first.outbox_id AS first_id, i.outcome_topic, i.traceparent, jsonb_build_object(
+    SELECT '~outcomes~' || first.outbox_id AS stream, i.outcome_topic, i.traceparent, jsonb_build_object(
       'instructionId', i.instruction_id, 'idempotencyKey', i.idempotency_key, 'outboxId', i.outbox_id,
       'redriveOf', i.redrive_of, 'replaces', first.replaces, 'participantId', i.participant_id,
       'sequenceId', i.sequence_id,
@@ -56,16 +57,16 @@ BEGIN
     WHERE i.outcome_topic IS NOT NULL AND NOT i.is_message
     ORDER BY first.outbox_id
   ) o;
-  IF v_first_ids IS NULL THEN
+  IF v_streams IS NULL THEN
     RETURN;
   END IF;
   -- 2. Read the next number of each stream, which locks the stream's row until the transaction ends.
-  v_numbers := reserve_outbox_numbers(v_first_ids, array_fill(0, ARRAY[cardinality(v_first_ids)]));
+  v_numbers := reserve_outbox_numbers(v_streams, array_fill(0, ARRAY[cardinality(v_streams)]));
   -- 3. Enqueue the messages.
-  PERFORM admit_outbox_items(v_first_ids, v_first_ids, v_numbers::text[], v_topics,
+  PERFORM admit_outbox_items(v_streams, v_streams, v_numbers::text[], v_topics,
     ARRAY(SELECT v_payloads[n] || jsonb_build_object('outcomeNo', v_numbers[n])
       FROM generate_series(1, cardinality(v_payloads)) AS n),
-    NULL, array_fill(true, ARRAY[cardinality(v_first_ids)]), NULL, v_traces, true, NULL, NULL, v_topics, NULL);
+    NULL, array_fill(true, ARRAY[cardinality(v_streams)]), NULL, v_traces, true, NULL, NULL, v_topics, NULL);
 END
 $$;
 COMMENT ON FUNCTION send_outcome_messages(uuid[], text, uuid[], jsonb[]) IS
