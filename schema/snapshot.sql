@@ -2043,7 +2043,7 @@ SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
 -- body: sha256 32ef3cadb322547e44742f081da95afc9c37ed6011fcb8686d9e3f62ec0ccee0
-COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS 'Approves a proposed decision and applies it. The proposer may not approve (P7007). A decision that a reconciliation proposed is applied when a second person has approved.';
+COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS 'Approves a proposed decision and applies it. The proposer may not approve (P7007). A proposal that needs two approvers is applied when a second person has approved.';
 
 -- function authenticate_api_key(text, bytea) of symphony_owner
 CREATE FUNCTION authenticate_api_key(p_key_id text, p_secret_hash bytea)
@@ -3874,8 +3874,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 a205afd309c6a990cf8da7a2cce382613dd443bda8eaabaf2988bb58982e1803
-COMMENT ON FUNCTION propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid, text) IS 'Enqueues a payment that is held until a second person approves it. A repeat returns the first item, and its open proposal or null.';
+-- body: sha256 2a3a52578360f80df6a65eff3e44706976a4c38cc1052ca74ea01d727bf7ae80
+COMMENT ON FUNCTION propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid, text) IS 'Enqueues a payment that is held until another person approves it, or two above a limit that asks for two. A repeat returns the first item, and its open proposal or null.';
 
 -- function prune_outbox_limit_usage() of symphony_owner
 CREATE FUNCTION prune_outbox_limit_usage()

@@ -19,7 +19,7 @@ export interface ProposedItem extends EnqueuedItem {
 
 /**
  * Enqueues a payment and proposes it in the name of the caller. The payment is held until a second person approves the
- * proposal (`approveOutboxProposal`).
+ * proposal (`approveOutboxProposal`), or two people above a limit that asks for two.
  */
 export async function proposePaymentOutbox(
   role: Queryable,

@@ -1,15 +1,32 @@
 import { randomUUID } from 'node:crypto'
 import { Client } from 'pg'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { newApiKey, parseApiKey } from '../../libs/access/index.js'
+import { ApiKeys, newApiKey, parseApiKey } from '../../libs/access/index.js'
 import { withActor, quoteIdentifier } from '../../libs/db/index.js'
-import { placeOutboxHold, resolveOutboxHold, type ClaimedItem } from '../../libs/outbox/index.js'
+import {
+  approveOutboxLimit,
+  placeOutboxHold,
+  proposeOutboxLimit,
+  proposePaymentOutbox,
+  resolveOutboxHold,
+  withdrawOutboxProposal,
+  type ClaimedItem,
+} from '../../libs/outbox/index.js'
 import { type TestDatabase, type TestLogin, useTestDatabase, withTestDatabase } from '../support/database.js'
 import { fingerprint, rowHashes, type Fingerprint } from '../support/fingerprint.js'
 import { brokenLedgerRules, readLedgerText } from '../support/ledgerRules.js'
 import { createKey } from '../support/httpFixture.js'
-import { claimOnly, complete, enqueue, enqueueAndClaim, eventRows, WORKER } from '../support/outboxItems.js'
-import { enqueueHeld } from '../support/outboxPeople.js'
+import {
+  buildInstruction,
+  claim,
+  claimOnly,
+  complete,
+  enqueue,
+  enqueueAndClaim,
+  eventRows,
+  WORKER,
+} from '../support/outboxItems.js'
+import { approve, createPerson, enqueueHeld, propose } from '../support/outboxPeople.js'
 import { failureOf } from '../support/race.js'
 import { refusalIn, sqlstateOf } from '../support/refusal.js'
 import { callStatement, PUBLIC_FUNCTIONS } from '../support/sqlFunctions.js'
@@ -597,6 +614,31 @@ describe('a login with two roles', () => {
       expect(await failureOf(approval)).toMatchObject({ code: 'P7007' })
       expect(new Set((await eventRows(own, outboxId)).map(({ actor }) => actor))).toEqual(new Set([login.name]))
     })
+  })
+})
+
+test('an ingest key for an invented owner does not count as one of two people (P7007)', async () => {
+  await withTestDatabase(async (own) => {
+    const { login } = await gatewayOf(own)
+    const [bob, carol] = [await createPerson(own, 'bob'), await createPerson(own, 'carol')]
+    const aliceLogin = await own.createLogin('alice', { roles: ['symphony_control', 'symphony_ingest'] })
+    const alice = { name: aliceLogin.name, control: aliceLogin.database.as('symphony_control') }
+    const { railType, ...rest } = buildInstruction({ payload: { amount: '10.01', currency: 'EUR' } })
+    const rule = { kind: 'approval', limit: '10', currency: 'EUR', railType, approvals: 2 } as const
+    await approveOutboxLimit(bob.control, await proposeOutboxLimit(carol.control, 'large', rule, 'RISK-1'))
+
+    const { key } = await new ApiKeys(aliceLogin.database).create({ scopes: ['ingest'], owner: 'mallory' })
+    const mallory = withActor(login.database.as('symphony_ingest'), { apiKey: parseApiKey(key)! })
+    const entered = await proposePaymentOutbox(mallory, { railType, ...rest }, 'an invoice')
+    expect(await approve(alice, entered.proposalId!)).toMatchObject({ applied: false })
+    expect(await failureOf(approve(alice, entered.proposalId!))).toMatchObject({ sqlstate: 'P7007' })
+    expect(await claim(own, railType)).toEqual([])
+    // After a withdrawal, two people release the payment as any other payment above the limit.
+    await withdrawOutboxProposal(alice.control, entered.proposalId!, 'I propose it myself')
+    const proposalId = await propose(alice, entered.outboxId, 'RETRY')
+    expect(await failureOf(approve(alice, proposalId))).toMatchObject({ sqlstate: 'P7007' })
+    expect(await approve(bob, proposalId)).toMatchObject({ applied: true })
+    expect(await claimOnly(own, railType)).toMatchObject({ outboxId: entered.outboxId })
   })
 })
 

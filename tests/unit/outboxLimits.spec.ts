@@ -282,6 +282,18 @@ describe('an approval limit', () => {
     expect(await limitOf(name)).toMatchObject({ used: '1' })
   })
 
+  test('needs two approvers besides the person who enters a payment if approvals is 2', async () => {
+    const subject = buildSubject()
+    await setLimit(approvalAbove('10', 2, { railType: subject.railType }))
+    const instruction = buildInstruction({ ...subject, payload: { amount: '11', currency: 'EUR' } })
+    const item = await proposePaymentOutbox(db.as('symphony_ingest'), instruction, 'entered by hand')
+    expect(await approve(olga, item.proposalId!)).toMatchObject({ applied: false })
+    await expect(approve(olga, item.proposalId!)).rejects.toMatchObject({ code: 'APPROVAL_REQUIRED' })
+    expect(await holdOf(item.outboxId)).toBe('AMOUNT_APPROVAL')
+    expect(await approve(pavel, item.proposalId!)).toMatchObject({ applied: true })
+    expect(await holdOf(item.outboxId)).toBeNull()
+  })
+
   test('needs one person to propose and another to approve the release if approvals is 2', async () => {
     const subject = buildSubject()
     await setLimit(approvalAbove('10', 1, { railType: subject.railType }))

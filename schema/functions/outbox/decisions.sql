@@ -3,7 +3,8 @@
 -- A hold only prevents claims. One person resolves a hold by RETRY if the outcome is known. A decision about money
 -- takes two people: DISPATCHED (it was paid), FAILED (it was not), REDRIVE of a FAILED item, and RETRY of an unknown
 -- outcome, of a payment that a person entered, or above a limit that asks for two. The first proposes; the second
--- approves in a later transaction. A decision that a reconciliation proposed needs two approvers.
+-- approves in a later transaction. Two people must approve a decision that a reconciliation proposed, and a payment
+-- that a person entered above a limit that asks for two.
 
 CREATE OR REPLACE FUNCTION place_outbox_hold(p_outbox_id uuid, p_reason text) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -152,8 +153,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION approve_outbox_proposal(uuid) IS
-  'Approves a proposed decision and applies it. The proposer may not approve (P7007). A decision that a reconciliation '
-  'proposed is applied when a second person has approved.';
+  'Approves a proposed decision and applies it. The proposer may not approve (P7007). A proposal that needs two '
+  'approvers is applied when a second person has approved.';
 
 CREATE OR REPLACE FUNCTION withdraw_outbox_proposal(p_proposal_id uuid, p_reason text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

@@ -1,5 +1,6 @@
 -- Payments that a person enters: the item is held from the start, and a worker may claim it only after another person
--- has approved the proposal.
+-- has approved the proposal. Above a limit that asks for two people, two others must approve: the key of the entering
+-- person has the scope ingest, and create_api_key lets one person choose the owner of such a key.
 
 CREATE OR REPLACE FUNCTION propose_payment_outbox(
   p_instruction_id text, p_participant_id text, p_idempotency_key text, p_rail_type text, p_payload jsonb,
@@ -13,6 +14,7 @@ AS $$
 DECLARE
   v_actor text := outbox_actor('{ingest}');
   v_item record;
+  v_limit_hold jsonb;
   v_reason text;
   v_held_at timestamptz;
   v_proposal_id uuid;
@@ -28,10 +30,11 @@ BEGIN
     SET hold_reason = COALESCE(p.hold_reason, 'PAYMENT_APPROVAL'), held_by = v_actor, held_at = clock_timestamp()
     WHERE p.outbox_id = v_item.outbox_id
     RETURNING p.hold_reason, p.held_at INTO v_reason, v_held_at;
+    v_limit_hold := COALESCE(outbox_hold_placed(v_item.outbox_id), '{}');
     PERFORM append_outbox_events('HOLD_PLACED', v_actor, ARRAY[v_item.outbox_id], ARRAY[
-      COALESCE(outbox_hold_placed(v_item.outbox_id), '{}') || outbox_hold_detail(v_reason, v_held_at)
-        || '{"approvals": 2}']);
-    v_proposal_id := propose_outbox_decision(v_item.outbox_id, 'RETRY', p_reason, NULL, v_actor);
+      v_limit_hold || outbox_hold_detail(v_reason, v_held_at) || '{"approvals": 2}']);
+    v_proposal_id := propose_outbox_decision(v_item.outbox_id, 'RETRY', p_reason, NULL, v_actor,
+      COALESCE((v_limit_hold ->> 'approvals')::integer, 1));
   ELSE
     SELECT q.proposal_id INTO v_proposal_id FROM payment_outbox_proposals q
     WHERE q.outbox_id = v_item.outbox_id AND q.status = 'OPEN';
@@ -41,5 +44,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid, text) IS
-  'Enqueues a payment that is held until a second person approves it. A repeat returns the first item, and its open '
-  'proposal or null.';
+  'Enqueues a payment that is held until another person approves it, or two above a limit that asks for two. A repeat '
+  'returns the first item, and its open proposal or null.';
