@@ -1909,8 +1909,8 @@ SET search_path=symphony, pg_temp
 -- body: sha256 d47c6f1974f54544c3859129ad8f587b1c0012d113fb9436706f0f34b523d8de
 COMMENT ON FUNCTION add_payment_findings(uuid, text, text, uuid[], jsonb) IS 'Internal: records a finding about each payment with its booked debits, unless an earlier run recorded the same.';
 
--- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[]) of symphony_owner
-CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[], p_is_message boolean, p_key_scope text, p_stream_position bigint, p_outcome_topic text[], p_replaces uuid[])
+-- function admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[], boolean) of symphony_owner
+CREATE FUNCTION admit_outbox_items(p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[], p_payloads jsonb[], p_not_before timestamp with time zone[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[], p_is_message boolean, p_key_scope text, p_stream_position bigint, p_outcome_topic text[], p_replaces uuid[], p_is_held boolean DEFAULT false)
 RETURNS TABLE(ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamp with time zone, state text, created boolean)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -1922,8 +1922,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 0f4568eeb60cb7c30e709a3ecd0c356f30bad313e0b468951a07a0fc1ef19c5c
-COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[]) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
+-- body: sha256 44de285d66c27f03624ab6b9f555ffe90c13ab52715f282a4b20f66f5bc16579
+COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[], boolean) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
 CREATE FUNCTION advance_outbox_streams(p_participant_ids text[])
@@ -2007,8 +2007,8 @@ SET search_path=symphony, pg_temp
 -- body: sha256 14a42d124c7dfdc07a915ec5db9c095bc01304fc693d66500b77387c454dfc9b
 COMMENT ON FUNCTION apply_outbox_decision(uuid, text, text, text, text, text) IS 'Internal: makes a held item terminal, with its ledger row, or requeues it; appends the event.';
 
--- function apply_outbox_limits(uuid[]) of symphony_owner
-CREATE FUNCTION apply_outbox_limits(p_outbox_ids uuid[])
+-- function apply_outbox_limits(uuid[], boolean) of symphony_owner
+CREATE FUNCTION apply_outbox_limits(p_outbox_ids uuid[], p_are_held boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -2020,8 +2020,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 c019bdacb98c7fd2634d2960015054ba9f591c5826e1e008b37f120ec4e65301
-COMMENT ON FUNCTION apply_outbox_limits(uuid[]) IS 'Internal: holds the new payments of a call that a limit does not allow, and counts the others.';
+-- body: sha256 12c3478412e9346dd153c84827d100886b690197d197f72f60c092d2c7c41bac
+COMMENT ON FUNCTION apply_outbox_limits(uuid[], boolean) IS 'Internal: holds the new payments of a call that a limit does not allow, and counts the others.';
 
 -- function approve_outbox_limit(uuid) of symphony_owner
 CREATE FUNCTION approve_outbox_limit(p_proposal_id uuid)
@@ -2564,8 +2564,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 2af5adb219f8fdee478eee577c918304d3f264dee6922c48a4cd4a315e48eaf3
-COMMENT ON FUNCTION count_released_outbox_item(uuid) IS 'Internal: counts an item whose release ends a hold that a limit placed.';
+-- body: sha256 f50c2e4e7fb81552cb181afa6cdfbf4abb0031e99cf8ae257798c8db741f2c0c
+COMMENT ON FUNCTION count_released_outbox_item(uuid) IS 'Internal: counts an item whose release ends a hold from its enqueue, by a limit or by propose_payment_outbox.';
 
 -- function create_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
 CREATE FUNCTION create_api_key(p_key_id text, p_secret_hash bytea, p_scopes text[], p_person text, p_participants text[] DEFAULT NULL::text[], p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone)
@@ -3874,7 +3874,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 2a3a52578360f80df6a65eff3e44706976a4c38cc1052ca74ea01d727bf7ae80
+-- body: sha256 373599c14376fab1e4b77c6060af1902096cda97ec3b076b300e09cb1815a07f
 COMMENT ON FUNCTION propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid, text) IS 'Enqueues a payment that is held until another person approves it, or two above a limit that asks for two. A repeat returns the first item, and its open proposal or null.';
 
 -- function prune_outbox_limit_usage() of symphony_owner

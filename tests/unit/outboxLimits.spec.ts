@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import type { JsonObject, JsonValue } from '../../libs/core/index.js'
 import {
   approveOutboxLimit,
+  cancelOutboxItem,
   enqueuePaymentOutboxBatch,
   placeOutboxHold,
   proposeOutboxLimit,
@@ -250,6 +251,37 @@ describe('a limit on payments', () => {
   })
 })
 
+function enter(instruction: OutboxInstruction) {
+  return proposePaymentOutbox(db.as('symphony_ingest'), instruction, 'entered by hand')
+}
+
+describe('a payment that a person enters', () => {
+  test.each([
+    ['above an approval limit', '11', 'AMOUNT_APPROVAL'],
+    ['below every approval limit', '9', 'PAYMENT_APPROVAL'],
+  ])('counts once, when another person approves it: %s', async (_what, amount, reason) => {
+    const subject = buildSubject()
+    await setLimit(approvalAbove('10', 1, { railType: subject.railType }))
+    const name = await setLimit(countPerDay('5', { railType: subject.railType }))
+    const item = await enter(buildInstruction({ ...subject, payload: { amount, currency: 'EUR' } }))
+    expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: reason })
+    expect(await limitOf(name)).toMatchObject({ used: '0' })
+    await approve(pavel, item.proposalId!)
+    expect(await limitOf(name)).toMatchObject({ used: '1' })
+    await placeOutboxHold(olga.control, item.outboxId, 'PAYMENT_APPROVAL')
+    await resolveOutboxHold(olga.control, item.outboxId, 'RETRY', 'checked')
+    expect(await limitOf(name)).toMatchObject({ used: '1' })
+  })
+
+  test('does not count if it is cancelled before its approval', async () => {
+    const subject = buildSubject()
+    const name = await setLimit(countPerDay('5', { railType: subject.railType }))
+    const item = await enter(buildInstruction(subject))
+    await cancelOutboxItem(db.as('symphony_ingest'), item.outboxId, 'entered twice')
+    expect(await limitOf(name)).toMatchObject({ used: '0' })
+  })
+})
+
 describe('an approval limit', () => {
   test('holds a payment above the amount until one person releases it', async () => {
     const subject = buildSubject()
@@ -270,23 +302,11 @@ describe('an approval limit', () => {
     expect(await claimOnly(db, subject.railType)).toMatchObject({ outboxId })
   })
 
-  test('holds a proposed payment above its amount; a count limit counts it once it is approved', async () => {
-    const subject = buildSubject()
-    await setLimit(approvalAbove('10', 1, { railType: subject.railType }))
-    const name = await setLimit(countPerDay('5', { railType: subject.railType }))
-    const payload = { amount: '11', currency: 'EUR' }
-    const instruction = buildInstruction({ ...subject, payload })
-    const item = await proposePaymentOutbox(db.as('symphony_ingest'), instruction, 'entered by hand')
-    expect(await pendingRow(db, item.outboxId)).toMatchObject({ hold_reason: 'AMOUNT_APPROVAL' })
-    await approve(pavel, item.proposalId!)
-    expect(await limitOf(name)).toMatchObject({ used: '1' })
-  })
-
   test('needs two approvers besides the person who enters a payment if approvals is 2', async () => {
     const subject = buildSubject()
     await setLimit(approvalAbove('10', 2, { railType: subject.railType }))
     const instruction = buildInstruction({ ...subject, payload: { amount: '11', currency: 'EUR' } })
-    const item = await proposePaymentOutbox(db.as('symphony_ingest'), instruction, 'entered by hand')
+    const item = await enter(instruction)
     expect(await approve(olga, item.proposalId!)).toMatchObject({ applied: false })
     await expect(approve(olga, item.proposalId!)).rejects.toMatchObject({ code: 'APPROVAL_REQUIRED' })
     expect(await holdOf(item.outboxId)).toBe('AMOUNT_APPROVAL')

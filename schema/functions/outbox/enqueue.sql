@@ -409,7 +409,8 @@ COMMENT ON FUNCTION report_outbox_items(text[], text[], text[], text[], jsonb[],
 CREATE OR REPLACE FUNCTION admit_outbox_items(
   p_instruction_ids text[], p_participant_ids text[], p_idempotency_keys text[], p_rail_types text[],
   p_payloads jsonb[], p_not_before timestamptz[], p_ordered boolean[], p_redrive_of uuid, p_trace_contexts text[],
-  p_is_message boolean, p_key_scope text, p_stream_position bigint, p_outcome_topic text[], p_replaces uuid[]
+  p_is_message boolean, p_key_scope text, p_stream_position bigint, p_outcome_topic text[], p_replaces uuid[],
+  p_is_held boolean DEFAULT false
 ) RETURNS TABLE (ordinal integer, outbox_id uuid, sequence_id bigint, created_at timestamptz, state text,
   created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -559,7 +560,7 @@ BEGIN
     FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_outbox_ids);
   END IF;
   IF v_has_limits THEN
-    PERFORM apply_outbox_limits(v_outbox_ids);
+    PERFORM apply_outbox_limits(v_outbox_ids, p_is_held);
   END IF;
   IF COALESCE(true = ALL (v_is_new), true) THEN
     RETURN QUERY
@@ -576,7 +577,7 @@ END
 $$;
 COMMENT ON FUNCTION admit_outbox_items(
   text[], text[], text[], text[], jsonb[], timestamptz[], boolean[], uuid, text[], boolean, text, bigint, text[],
-  uuid[]) IS
+  uuid[], boolean) IS
   'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- Wakes idle workers. The notification only shortens the wait: polling finds due work.

@@ -212,8 +212,8 @@ COMMENT ON FUNCTION outbox_limits_of(text[], text[]) IS
 
 -- Checks the new payments of a call in their order. The caller holds the row locks of their participants, so that two
 -- calls for one participant see each other's usage. For a limit without a participant, a call does not see payments
--- that concurrent calls enqueue.
-CREATE OR REPLACE FUNCTION apply_outbox_limits(p_outbox_ids uuid[]) RETURNS void
+-- that concurrent calls enqueue. With p_are_held the caller holds the payments, so that they count when released.
+CREATE OR REPLACE FUNCTION apply_outbox_limits(p_outbox_ids uuid[], p_are_held boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: batch
@@ -299,6 +299,7 @@ BEGIN
         'approvals', v_item.approvals)));
       CONTINUE;
     END IF;
+    CONTINUE WHEN p_are_held;
     FOREACH v_no IN ARRAY COALESCE(v_item.window_nos, '{}') LOOP
       v_limit := v_limits[v_no];
       v_added[v_no] := v_added[v_no] + CASE v_limit.kind WHEN 'count' THEN 1 ELSE v_item.amount END;
@@ -321,7 +322,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION apply_outbox_limits(uuid[]) IS
+COMMENT ON FUNCTION apply_outbox_limits(uuid[], boolean) IS
   'Internal: holds the new payments of a call that a limit does not allow, and counts the others.';
 
 -- Adds the usage to the current bucket, a hundredth of the window. If another transaction has locked the bucket's row,
@@ -373,7 +374,8 @@ AS $$
 -- Planner: lookup
 #variable_conflict use_column
 BEGIN
-  IF NOT COALESCE(outbox_hold_placed(p_outbox_id) ? 'limit', false) THEN
+  -- Only a limit or propose_payment_outbox writes these fields. A person may choose any reason for a hold.
+  IF NOT COALESCE(outbox_hold_placed(p_outbox_id) ?| '{limit,approvals}', false) THEN
     RETURN;
   END IF;
   PERFORM count_outbox_limit(l, CASE l.kind WHEN 'count' THEN 1 ELSE payload_amount(p.payload) END, false,
@@ -385,7 +387,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION count_released_outbox_item(uuid) IS
-  'Internal: counts an item whose release ends a hold that a limit placed.';
+  'Internal: counts an item whose release ends a hold from its enqueue, by a limit or by propose_payment_outbox.';
 
 CREATE OR REPLACE FUNCTION prune_outbox_limit_usage() RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

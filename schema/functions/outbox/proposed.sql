@@ -13,6 +13,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_actor text := outbox_actor('{ingest}');
+  v_replaces CONSTANT uuid[] := CASE WHEN p_replaces IS NOT NULL THEN ARRAY[p_replaces] END;
   v_item record;
   v_limit_hold jsonb;
   v_reason text;
@@ -21,8 +22,12 @@ DECLARE
 BEGIN
   PERFORM require_read_committed();
   PERFORM check_text('p_reason', p_reason, 1000);
-  SELECT * INTO v_item FROM enqueue_payment_outbox(p_instruction_id, p_participant_id, p_idempotency_key, p_rail_type,
-    p_payload, p_key_scope => p_key_scope, p_outcome_topic => p_outcome_topic, p_replaces => p_replaces);
+  PERFORM check_outbox_items(ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key],
+    ARRAY[p_rail_type], ARRAY[p_payload], NULL, NULL, NULL, false, p_key_scope, ARRAY[p_outcome_topic], v_replaces);
+  SELECT * INTO v_item
+  FROM admit_outbox_items(ARRAY[p_instruction_id], ARRAY[p_participant_id], ARRAY[p_idempotency_key],
+    ARRAY[p_rail_type], ARRAY[p_payload], NULL, NULL, NULL, NULL, false, p_key_scope, NULL, ARRAY[p_outcome_topic],
+    v_replaces, p_is_held => true);
   IF v_item.created THEN
     -- A limit may have held the item already. The hold keeps the reason and the name of the limit, so that the release
     -- counts for the limit.
