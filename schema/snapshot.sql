@@ -2309,7 +2309,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 9aeddc446479ef6504d9399ef51a864de2d0c1a29ab62b5d1c94be8195e99287
+-- body: sha256 a0152b4352e5102b3ceca2041656de108f8baa6ab07220571a8b6b1b08a2ee7c
 COMMENT ON FUNCTION check_scheduled_message(text, jsonb, text, text) IS 'Internal: raises 22023 unless a topic, payload, participant and delivery are acceptable.';
 
 -- function check_scheduler_leases(text, uuid[], uuid[], text, text, integer) of symphony_owner

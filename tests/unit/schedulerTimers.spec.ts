@@ -146,6 +146,14 @@ describe('a claim of timers', () => {
     }
   })
 
+  test('is refused for a participant of outcome messages when scheduled, not when due (22023)', async () => {
+    const timer = buildTimerDefinition({ participantId: '~outcomes~1' })
+    expect(await failureOf(scheduleTimer(db.as('symphony_ingest'), timer))).toMatchObject({
+      sqlstate: '22023',
+      message: expect.stringContaining('p_participant_id: expected null'),
+    })
+  })
+
   test('is taken over after it expires; the timer keeps its due time and has the expiry as error', async () => {
     const claimed = await createClaimedTimer(db, {}, 'crashed')
     await expire(claimed.timerId)

@@ -141,7 +141,8 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
       method: 'POST',
       path: '/v1/instructions/propose',
       tag: 'instructions',
-      summary: 'Accepts one payment that a person entered. It is held until another person approves its proposal.',
+      summary:
+        'Accepts one payment that a person entered. It is held until another person approves its proposal, or two above a limit that asks for two.',
       access: 'ingest',
       actsAs: true,
       participants: 'filtered',
