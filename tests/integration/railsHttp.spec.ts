@@ -324,8 +324,7 @@ describe('a call of httpRail whose request was not sent', () => {
 
   it('is notSent if it times out while a function makes the headers', async () => {
     const server = await serve(paid)
-    const headers = () => new Promise<never>(() => {})
-    const rail = railTo({ url: server.url, headers }, { timeoutMs: 50 })
+    const rail = railTo({ url: server.url, headers: () => new Promise<never>(() => {}) }, { timeoutMs: 50 })
     expect((await callRail(rail, railRequest())).kind).toBe('notSent')
     expect(server.received).toEqual([])
   })

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { call } from '../../libs/db/call.js'
 import { enqueueMessage } from '../../libs/outbox/enqueue.js'
@@ -202,8 +202,7 @@ describe('finish_reconciliation', () => {
   })
 
   test('records one run of a file with 1,000 accounts, and the same run if it is repeated', async () => {
-    const account = () => Array.from({ length: 64 }, () => Math.floor(Math.random() * 36).toString(36)).join('')
-    const accounts = Array.from({ length: 1_000 }, account)
+    const accounts = Array.from({ length: 1_000 }, () => randomBytes(32).toString('hex'))
     const railType = rail()
     const options = { accounts, file: 'a large file' }
     const { runId, repeated } = await reconcileEntries(db, railType, [], options)
