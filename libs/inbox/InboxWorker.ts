@@ -65,6 +65,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   readonly #wakeup: Wakeup
   readonly #loop: PollLoop
   readonly #running = new Map<Promise<void>, AbortController>()
+  readonly #claims = new Set<Promise<boolean>>()
   #listener: Listener | undefined
   #stopping = false
   #counts = emptyCounts()
@@ -110,6 +111,8 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   async stop(): Promise<void> {
     this.#stopping = true
     await this.#loop.stop()
+    // A claim of a single round may still lease messages.
+    await Promise.allSettled(this.#claims)
     await this.#listener?.close()
     this.#listener = undefined
     const handled = this.#allHandled()
@@ -120,7 +123,9 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
 
   async runOnce(): Promise<InboxWorkerCounts> {
     this.#counts = emptyCounts()
-    await this.#claimMore()
+    const claim = this.#claimMore().finally(() => this.#claims.delete(claim))
+    this.#claims.add(claim)
+    await claim
     await this.#allHandled()
     return this.#counts
   }

@@ -41,6 +41,7 @@ export class ItemClaimer {
   #listener: Listener | undefined
   #isNotified = false
   #runningClaims = 0
+  readonly #polls = new Set<Promise<PollResult>>()
   #pausedUntilMs = 0
   /**
    * Lanes that may have more due items: the last poll made no claim for the lane, its claim was full, or batch-mates
@@ -71,9 +72,10 @@ export class ItemClaimer {
     this.#loop.start()
   }
 
-  /** Stops polling, and waits for the claim under way. */
+  /** Stops polling, and waits for the claims under way, also those of single rounds. */
   async stop(): Promise<void> {
     await this.#loop.stop()
+    await Promise.allSettled(this.#polls)
     await this.#listener?.close()
     this.#listener = undefined
   }
@@ -113,7 +115,13 @@ export class ItemClaimer {
   }
 
   /** Claims for every lane that needs items, then starts the items that may start. */
-  async claim(): Promise<PollResult> {
+  claim(): Promise<PollResult> {
+    const poll = this.#claim().finally(() => this.#polls.delete(poll))
+    this.#polls.add(poll)
+    return poll
+  }
+
+  async #claim(): Promise<PollResult> {
     const { events, clock, guard, dispatcher, relayer } = this.#options
     if (this.#isNotified) events.emit({ type: 'outbox.notified' })
     this.#isNotified = false
@@ -228,7 +236,7 @@ export class ItemClaimer {
       if (rails.length === 0) continue
       const next = await nextOutboxEvent(role, rails, money ? { isMessage: false } : {})
       const dueInMs = next === null ? undefined : this.#databaseClock.msUntil(next)
-      if (dueInMs !== undefined) idleMs = Math.min(idleMs, Math.max(1, dueInMs))
+      if (dueInMs !== undefined) idleMs = Math.min(idleMs, dueInMs > 0 ? Math.max(1, dueInMs) : UNCLAIMED_RETRY_MS)
     }
     return idleMs
   }
@@ -280,6 +288,8 @@ class DatabaseClock {
 const EXECUTOR = 'symphony_executor'
 const CHANNEL = 'outbox_pending'
 const NEVER_MS = 2_147_483_647
+/** Delay before the next claim of an item that is due and could not be claimed, because a transaction has locked it. */
+const UNCLAIMED_RETRY_MS = 20
 /**
  * Maximum change of the difference that does not count as a jump: longer than a database answer takes, shorter than a
  * useful lease.

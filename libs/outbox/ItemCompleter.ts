@@ -31,6 +31,7 @@ export class ItemCompleter {
   readonly #options: ItemCompleterOptions
   #waiting: LeasedItem[] = []
   readonly #writing = new Map<readonly LeasedItem[], Promise<void>>()
+  readonly #savingLate = new Set<Promise<void>>()
   #gathering: Promise<void> | undefined
   #givingUp = new AbortController()
 
@@ -38,9 +39,9 @@ export class ItemCompleter {
     this.#options = options
   }
 
-  /** Number of queued outcomes that are not recorded yet. The transactions of handlers do not count. */
+  /** Number of queued outcomes and late outcomes that are not recorded yet. The transactions of handlers do not count. */
   get size(): number {
-    let size = this.#waiting.length
+    let size = this.#waiting.length + this.#savingLate.size
     for (const group of this.#writing.keys()) size += group.length
     return size
   }
@@ -78,7 +79,7 @@ export class ItemCompleter {
 
   /** Waits until every queued outcome is recorded, or reported as a fault. */
   async drain(): Promise<void> {
-    while (this.size > 0) await Promise.all([this.#gathering, ...this.#writing.values()])
+    while (this.size > 0) await Promise.all([this.#gathering, ...this.#writing.values(), ...this.#savingLate])
     if (this.#givingUp.signal.aborted) this.#givingUp = new AbortController()
   }
 
@@ -87,10 +88,16 @@ export class ItemCompleter {
     this.#givingUp.abort()
   }
 
+  /** Saves an outcome that arrived after its call had ended. `drain` waits for it. */
+  submitLate(outcome: AttemptOutcome): void {
+    const saving = this.#saveLateOutcome(outcome).finally(() => this.#savingLate.delete(saving))
+    this.#savingLate.add(saving)
+  }
+
   /**
    * Saves an outcome that arrived without a live lease. Does not save an unknown outcome, because it is no evidence.
    */
-  async saveLateOutcome(outcome: AttemptOutcome): Promise<void> {
+  async #saveLateOutcome(outcome: AttemptOutcome): Promise<void> {
     if (outcome.outcomeUnknown === true) return
     const { role, workerId, events } = this.#options
     for (let failures = 0; ; failures += 1) {
@@ -216,7 +223,7 @@ export class ItemCompleter {
 
   #saveLost(leased: LeasedItem): Promise<void> {
     this.#reportLost(leased)
-    return this.saveLateOutcome(outcomeOf(leased))
+    return this.#saveLateOutcome(outcomeOf(leased))
   }
 
   /** Reports a lost lease, unless a renewal has reported it already. */

@@ -156,7 +156,7 @@ export class ItemDispatcher implements DispatchHooks {
   }
 
   onLateAnswer(outcome: AttemptOutcome): void {
-    void this.#options.completer.saveLateOutcome(outcome)
+    this.#options.completer.submitLate(outcome)
   }
 
   /** Returns the trusted time that a lease must have left when a call starts: the whole call, or less with renewal. */

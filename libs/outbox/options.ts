@@ -8,6 +8,7 @@ import {
   requiredId,
   requiredText,
 } from '../core/index.js'
+import type { LoadedRail } from '../rails/index.js'
 
 export interface RelayerOptions {
   /** Name of this process in leases and in the ledger. @default host, pid and a UUID made at start */
@@ -94,7 +95,7 @@ export class RelayerOptionError extends SymphonyError {
 /** Fills in defaults. Refuses options with which a payment could be made twice, or an item never be found. */
 export function resolveRelayerOptions(
   given: RelayerOptions,
-  rails: readonly { readonly type: string; readonly timeoutMs: number }[],
+  rails: readonly Pick<LoadedRail, 'type' | 'timeoutMs' | 'onUnknown'>[],
 ): ResolvedRelayerOptions {
   const options = { ...DEFAULTS, workerId: createWorkerId(), ...definedOptions(given) }
   requiredId('workerId', options.workerId)
@@ -123,13 +124,15 @@ export function resolveRelayerOptions(
   }
   if (rails.length === 0)
     throw new RelayerOptionError('no rail is loaded', 'Give at least one rail, for example with --rails FILE.')
-  for (const { type, timeoutMs } of rails) {
-    // Without renewal, a lease could end while its call still runs. A second worker could then pay too.
-    if (!options.renewLeases && options.leaseSeconds * 1_000 <= timeoutMs + LEASE_MARGIN_MS) {
+  for (const { type, timeoutMs, onUnknown } of rails) {
+    // Without renewal, a lease could end while its call still runs. A second worker could then pay too. An inquiry may
+    // take the time of a call, and the call after it needs its own.
+    const [work, workMs] = onUnknown === 'inquire' ? ['an inquiry and a call', 2 * timeoutMs] : ['a call', timeoutMs]
+    if (!options.renewLeases && options.leaseSeconds * 1_000 <= workMs + LEASE_MARGIN_MS) {
       throw new RelayerOptionError(
-        `rail ${type}: a lease of ${options.leaseSeconds} s does not outlive a call of up to ${timeoutMs} ms ` +
+        `rail ${type}: a lease of ${options.leaseSeconds} s does not outlive ${work} of up to ${workMs} ms ` +
           `by more than ${LEASE_MARGIN_MS} ms`,
-        `Set leaseSeconds above ${(timeoutMs + LEASE_MARGIN_MS) / 1_000}, or shorten the rail's timeoutMs, or turn renewLeases on.`,
+        `Set leaseSeconds above ${(workMs + LEASE_MARGIN_MS) / 1_000}, or shorten the rail's timeoutMs, or turn renewLeases on.`,
       )
     }
   }

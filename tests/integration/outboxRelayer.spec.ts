@@ -5,6 +5,7 @@ import { sleep } from '../../libs/worker/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, claim, complete, enqueue, enqueueAndClaim, pendingRow } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { openConnection } from '../support/race.js'
 import { PAYABLE } from '../support/railRequest.js'
 import { recordingRail, type RecordingRail } from '../support/relayRail.js'
 
@@ -259,6 +260,16 @@ describe('new OutboxRelayer', () => {
     )
     expect(() => relayerFor(rail, { leaseSeconds: 33, renewLeases: false })).not.toThrow()
     expect(() => relayerFor(rail, { leaseSeconds: 5 })).not.toThrow()
+    const inquiring = recordingRail({
+      type: 'ASK',
+      timeoutMs: 20_000,
+      onUnknown: 'inquire',
+      queryStatus: () => ({ outcome: 'absent' }),
+    })
+    expect(() => relayerFor(inquiring, { leaseSeconds: 42, renewLeases: false })).toThrow(
+      'rail ASK: a lease of 42 s does not outlive an inquiry and a call of up to 40000 ms by more than 2000 ms',
+    )
+    expect(() => relayerFor(inquiring, { leaseSeconds: 43, renewLeases: false })).not.toThrow()
   })
 
   test('refuses listen: false together with poll: false', () => {
@@ -436,6 +447,41 @@ describe('a running relayer', () => {
     expect(new Set(rail.calls.map(({ reference }) => reference)).size).toBe(items.length)
     const { rows } = await db.queryNoRole('SELECT 1 FROM payment_outbox_pending WHERE rail_type = $1', [railType])
     expect(rows).toEqual([])
+  })
+
+  test('releases the items of a round whose claim is answered during stop()', async () => {
+    const { railType } = buildInstruction()
+    const { outboxId } = await enqueue(db, { railType })
+    const rail = recordingRail({ type: railType })
+    const { relayer } = relayerFor(rail)
+    const blocker = await openConnection(db)
+    await blocker.query('BEGIN; LOCK TABLE payment_outbox_pending IN ACCESS EXCLUSIVE MODE')
+    const round = relayer.runOnce()
+    const waiting = `SELECT FROM pg_locks WHERE NOT granted AND relation = 'payment_outbox_pending'::regclass`
+    await expect.poll(async () => (await db.queryNoRole(waiting)).rows.length, { timeout: 20_000 }).toBe(1)
+    const stopping = relayer.stop()
+    await Promise.race([stopping, sleep(100)])
+    await blocker.query('ROLLBACK')
+    await blocker.close()
+    await Promise.all([round, stopping])
+    expect({ calls: rail.calls.length, ...relayer.gauge }).toEqual({ calls: 0, running: 0, waiting: 0, completing: 0 })
+    expect(await pendingRow(db, outboxId)).toMatchObject({ lease_token: null, attempt_count: 0 })
+  })
+
+  test('claims at most every 20 ms while another transaction has locked a due item', async () => {
+    const { railType } = buildInstruction()
+    const { outboxId } = await enqueue(db, { railType })
+    const blocker = await openConnection(db)
+    await blocker.query('BEGIN')
+    await blocker.query('SELECT FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [outboxId])
+    const { relayer, events } = relayerFor(recordingRail({ type: railType }), { pollMs: 60_000 })
+    await relayer.start()
+    await sleep(400)
+    expect(events.filter(({ type }) => type === 'outbox.claimed').length).toBeLessThanOrEqual(22)
+    await blocker.query('ROLLBACK')
+    await blocker.close()
+    await expect.poll(() => events.some(({ type }) => type === 'outbox.recorded'), { timeout: 20_000 }).toBe(true)
+    await relayer.stop()
   })
 
   test('releases prefetched items at a stop and records no attempt for them', async () => {

@@ -11,10 +11,12 @@ import {
   type InboxWorkerEvent,
   type InboxWorkerOptions,
 } from '../../libs/inbox/index.js'
+import { sleep } from '../../libs/worker/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { buildMessage, claimOf, enqueued, expireClaim, makeDue, rowOf } from '../support/inboxMessages.js'
+import { openConnection } from '../support/race.js'
 
 /** Database of one test, because a worker claims every due message of its database. */
 let db: TestDatabase
@@ -299,6 +301,22 @@ describe('InboxWorker.runOnce', () => {
     expect(most).toBeLessThanOrEqual(3)
     expect(await effects()).toBe(7)
   })
+})
+
+test('stop() waits for the messages of a round whose claim is answered meanwhile', async () => {
+  const message = await enqueued(db)
+  const single = worker({ [message.topic]: write })
+  const blocker = await openConnection(db)
+  await blocker.query('BEGIN; LOCK TABLE inbox_messages IN ACCESS EXCLUSIVE MODE')
+  const round = single.runOnce()
+  const waiting = `SELECT FROM pg_locks WHERE NOT granted AND relation = 'inbox_messages'::regclass`
+  await expect.poll(async () => (await db.queryNoRole(waiting)).rows.length, { timeout: 20_000 }).toBe(1)
+  const stopping = single.stop().then(() => events.some(({ type }) => type === 'inbox.done'))
+  await Promise.race([stopping, sleep(100)])
+  await blocker.query('ROLLBACK')
+  await blocker.close()
+  expect(await stopping).toBe(true)
+  await round
 })
 
 describe('a started InboxWorker', () => {

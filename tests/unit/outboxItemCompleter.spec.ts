@@ -111,12 +111,37 @@ test('giveUp() stops retries until the next drain() ends; later completions are 
   expect(events.at(-1)).toMatchObject({ type: 'outbox.recorded', outboxId: second.outboxId })
 })
 
+test('drain() waits for a late outcome whose first statement met a lost connection', async () => {
+  const lease = await enqueueAndClaim(db)
+  await db.expireLease(lease.outboxId)
+  const { completer, events } = completerThrough((role, failing) => ({
+    ...role,
+    query: (text, values) => {
+      failing.throwOnce('retry')
+      return role.query(text, values)
+    },
+  }))
+  completer.submitLate(successOf(lease))
+  expect(completer.size).toBe(1)
+  await completer.drain()
+  expect(events).toMatchObject([{ type: 'outbox.lateOutcome', outboxId: lease.outboxId, contradicts: false }])
+})
+
 /** Completes one success over a connection that fails once. */
 async function completeThrough(
   corrupt: (role: Queryable, failing: Failing) => Queryable,
 ): Promise<{ outboxId: string; events: RelayerEvent[] }> {
   const lease = await enqueueAndClaim(db)
-  const { outboxId } = lease
+  const { completer, events } = completerThrough(corrupt)
+  void completer.submit(leased(lease), successOf(lease))
+  await completer.drain()
+  return { outboxId: lease.outboxId, events }
+}
+
+function completerThrough(corrupt: (role: Queryable, failing: Failing) => Queryable): {
+  readonly completer: ItemCompleter
+  readonly events: RelayerEvent[]
+} {
   const events: RelayerEvent[] = []
   const emitter = new Emitter<RelayerEvent>()
   emitter.on((event) => events.push(event))
@@ -131,9 +156,7 @@ async function completeThrough(
     groupSize: 10,
     parallel: 1,
   })
-  void completer.submit(leased(lease), successOf(lease))
-  await completer.drain()
-  return { outboxId, events }
+  return { completer, events }
 }
 
 function successOf({ outboxId, leaseToken }: ClaimedItem): AttemptOutcome {
