@@ -311,11 +311,11 @@ test('stop() waits for the messages of a round whose claim is answered meanwhile
   const round = single.runOnce()
   const waiting = `SELECT FROM pg_locks WHERE NOT granted AND relation = 'inbox_messages'::regclass`
   await expect.poll(async () => (await db.queryNoRole(waiting)).rows.length, { timeout: 20_000 }).toBe(1)
-  const stopping = single.stop().then(() => events.some(({ type }) => type === 'inbox.done'))
-  await Promise.race([stopping, sleep(100)])
+  const isDoneAtStop = single.stop().then(() => events.some(({ type }) => type === 'inbox.done'))
+  await Promise.race([isDoneAtStop, sleep(100)])
   await blocker.query('ROLLBACK')
   await blocker.close()
-  expect(await stopping).toBe(true)
+  expect(await isDoneAtStop).toBe(true)
   await round
 })
 
