@@ -1151,8 +1151,8 @@ CREATE TABLE reconciliation_runs (
   CONSTRAINT reconciliation_runs_pkey PRIMARY KEY (run_id),
   CONSTRAINT reconciliation_runs_settlement_in_range CHECK (settlement_days >= 0 AND settlement_days <= 60)
 );
-CREATE UNIQUE INDEX reconciliation_runs_one_per_file ON reconciliation_runs USING btree (file_sha256, reading_sha256, rail_type, hash_array_extended(accounts, 0::bigint), settlement_days, period_from, period_to, keep_unknown);
-COMMENT ON INDEX reconciliation_runs_one_per_file IS 'Uniqueness and repeats: one run per file and options. One entry per run.';
+CREATE UNIQUE INDEX ux_reconciliation_runs_one_per_file ON reconciliation_runs USING btree (file_sha256, reading_sha256, rail_type, hash_array_extended(accounts, 0::bigint), settlement_days, period_from, period_to, keep_unknown);
+COMMENT ON INDEX ux_reconciliation_runs_one_per_file IS 'Uniqueness and repeats: one run per file and options. One entry per run.';
 CREATE TRIGGER reconciliation_runs_is_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON reconciliation_runs FOR EACH STATEMENT EXECUTE FUNCTION refuse_mutation();
 ALTER TABLE reconciliation_runs ENABLE ALWAYS TRIGGER reconciliation_runs_is_append_only;
 COMMENT ON TABLE reconciliation_runs IS 'One row per comparison of a statement with the ledger. The event RECONCILED, which is sealed, repeats the row.';

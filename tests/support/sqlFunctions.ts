@@ -802,6 +802,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   settle_ordered_heads: 'volatile',
   shows_long_number: 'immutable',
   small_payload_text: 'stable',
+  sorted_accounts: 'immutable',
   trace_context_or_null: 'immutable',
   upsert_inbox_message: 'volatile',
   uuid_v7: 'volatile',

@@ -223,6 +223,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 a deployment', () => {
       'reconciliation_findings.ix_reconciliation_findings_by_severity',
       'reconciliation_open_findings.ix_reconciliation_open_findings',
       'reconciliation_open_findings.ix_reconciliation_open_findings_by_severity',
+      'reconciliation_runs.ux_reconciliation_runs_one_per_file',
       'reconciliation_uploads.ix_reconciliation_uploads_unmatched',
       'scheduler_jobs.ix_jobs_looked_at',
       'scheduler_tasks.ix_tasks_finished',

@@ -248,7 +248,9 @@ describe('note_outbox_item', () => {
     ])
     expect(await pendingRow(db, outboxId)).toEqual(before)
     // The hold sent an outcome message, and the notes sent none.
-    const { rows } = await db.queryNoRole('SELECT 1 FROM payment_outbox_pending WHERE participant_id = $1', [outboxId])
+    const { rows } = await db.queryNoRole('SELECT 1 FROM payment_outbox_pending WHERE participant_id = $1', [
+      `~outcomes~${outboxId}`,
+    ])
     expect(rows).toHaveLength(1)
   })
 

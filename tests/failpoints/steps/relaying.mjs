@@ -31,6 +31,11 @@ export function relayingSteps(tools) {
       await enqueue(buildPayment(), buildPayment())
       await relayer([rail()]).runOnce()
     },
+    'a heartbeat and a stop, as in a fleet': async () => {
+      const worker = relayer([rail()])
+      await worker.beat()
+      await worker.stop()
+    },
     'a start and a stop, listening': async () => {
       const worker = relayer([rail()], { listen: true })
       await worker.start()
