@@ -1,7 +1,6 @@
 import type { Queryable } from '../db/index.js'
 import type { Block } from './blocks.js'
 import {
-  AttemptNumbers,
   bookVerdicts,
   type TerminalOutcome,
   type InvariantId,
@@ -9,6 +8,7 @@ import {
   RailBookComparison,
   type RailEffect,
   Returns,
+  RowNumbers,
   Sequences,
   verdict,
 } from './invariants.js'
@@ -80,7 +80,7 @@ export async function auditExport(
 ): Promise<AuditReport> {
   const books = options.effects === undefined ? undefined : new RailBookComparison(options.effects)
   const sequences = new Sequences()
-  const attempts = new AttemptNumbers()
+  const numbers = new RowNumbers()
   const returns = new Returns()
   const ended = { DISPATCHED: 0n, FAILED: 0n }
   const chain = await verifyLedger(source, {
@@ -89,7 +89,7 @@ export async function auditExport(
       const outcome = readTerminalOutcome(row, books)
       if (outcome !== undefined) ended[outcome.state] += 1n
       sequences.add(row)
-      attempts.add(row)
+      numbers.add(row)
       returns.addReturn(row)
     },
   })
@@ -100,7 +100,7 @@ export async function auditExport(
     dispatched: ended.DISPATCHED,
     failed: ended.FAILED,
   }
-  const checked = await readAgain(source, attempts, returns)
+  const checked = await readAgain(source, numbers, returns)
   const invariants = [
     verdict('I2', checked.doubleTerminals()),
     verdict('I6', checked.gaps()),
@@ -136,10 +136,10 @@ function report(
  * Reads an export a second time if the first pass found possible gaps, two terminal attempts of an item, or returned
  * payments.
  */
-async function readAgain(source: LedgerSource, attempts: AttemptNumbers, returns: Returns): Promise<AttemptNumbers> {
-  const outboxIds = new Set([...attempts.gaps(), ...attempts.doubleTerminals()])
-  if (outboxIds.size === 0 && returns.isEmpty) return attempts
-  const checked = new AttemptNumbers(outboxIds)
+async function readAgain(source: LedgerSource, numbers: RowNumbers, returns: Returns): Promise<RowNumbers> {
+  const subjects = new Set([...numbers.gaps(), ...numbers.doubleTerminals()])
+  if (subjects.size === 0 && returns.isEmpty) return numbers
+  const checked = new RowNumbers(subjects)
   const add = (row: LedgerRow) => {
     checked.add(row)
     returns.addPayment(row)

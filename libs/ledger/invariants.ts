@@ -111,37 +111,54 @@ export class Sequences {
 }
 
 /**
- * Checks that the attempts of an item are numbered 1, 2, 3 … and that at most one is terminal. Drops complete items to
- * save memory. A later row of a dropped item looks like a gap, so the caller checks such items in a second pass. With
- * `among`, checks only those items and drops none.
+ * Checks that the attempts and events of each item, and the events of each scope, are numbered 1, 2, 3 …, and that an
+ * item has at most one terminal attempt. Drops complete items to save memory. A later row of a dropped item looks like
+ * a gap, so the caller checks such items in a second pass. With `among`, checks only those items and drops none.
  */
-export class AttemptNumbers {
+export class RowNumbers {
   readonly #among: ReadonlySet<string> | undefined
-  readonly #items = new Map<string, { count: bigint; last: bigint; terminals: number }>()
+  readonly #subjects = new Map<string, SubjectNumbers>()
 
   constructor(among?: ReadonlySet<string>) {
     this.#among = among
   }
 
   add(row: LedgerRow): void {
-    if (row.kind !== 'attempt') return
-    const { subject, number, ends } = row
+    if (row.kind === 'identity') return
+    const { kind, subject, number, ends } = row
     if (this.#among?.has(subject) === false) return
-    const item = this.#items.get(subject) ?? { count: 0n, last: 0n, terminals: 0 }
-    item.count += 1n
-    if (number > item.last) item.last = number
-    if (ends) item.terminals += 1
-    if (this.#among === undefined && item.terminals === 1 && item.count === item.last) this.#items.delete(subject)
-    else this.#items.set(subject, item)
+    const numbers = this.#subjects.get(subject) ?? {
+      attempt: { count: 0n, last: 0n },
+      event: { count: 0n, last: 0n },
+      terminals: 0,
+    }
+    numbers[kind].count += 1n
+    if (number > numbers[kind].last) numbers[kind].last = number
+    if (ends) numbers.terminals += 1
+    // Drops an item with events only at an event: with the full trail, one follows the terminal attempt.
+    const isLast = kind === 'event' || numbers.event.count === 0n
+    const isComplete = isLast && numbers.terminals === 1 && !hasGap(numbers)
+    if (this.#among === undefined && isComplete) this.#subjects.delete(subject)
+    else this.#subjects.set(subject, numbers)
   }
 
   gaps(): string[] {
-    return [...this.#items].filter(([, { count, last }]) => count !== last).map(([subject]) => subject)
+    return [...this.#subjects].filter(([, numbers]) => hasGap(numbers)).map(([subject]) => subject)
   }
 
   doubleTerminals(): string[] {
-    return [...this.#items].filter(([, { terminals }]) => terminals > 1).map(([subject]) => subject)
+    return [...this.#subjects].filter(([, { terminals }]) => terminals > 1).map(([subject]) => subject)
   }
+}
+
+interface SubjectNumbers {
+  readonly attempt: { count: bigint; last: bigint }
+  readonly event: { count: bigint; last: bigint }
+  terminals: number
+}
+
+function hasGap({ attempt, event }: SubjectNumbers): boolean {
+  return attempt.count !== attempt.last || event.count !== event.last
 }
 
 /**

@@ -13,6 +13,8 @@ import {
   type ExportManifest,
 } from '../../libs/ledger/index.js'
 import { intoNewFolder, writeManifest } from '../../libs/ledger/exportLedger.js'
+import { readRow } from '../../libs/ledger/exportLines.js'
+import { NEWEST_FORMAT } from '../../libs/ledger/formats.js'
 import { closeAfterAll } from '../support/afterAll.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { LedgerFixture } from '../support/ledgerFixture.js'
@@ -218,6 +220,21 @@ describe('a ledger export', () => {
     expect(double.invariants.find(({ id }) => id === 'I6')).toMatchObject({ ok: true })
   })
 
+  test('fails the audit after a removed event of an item or of a scope (I6)', async () => {
+    const lines = (await readFile(join(folder, 'rows.ndjson'), 'utf8')).split('\n').slice(0, -1)
+    const first = lines.filter((line) => isFollowedEvent(line, lines))
+    expect(first.map((line) => readRow(line, NEWEST_FORMAT)!.field('scope') === null)).toEqual(
+      expect.arrayContaining([true, false]),
+    )
+    for (const [index, removed] of first.entries()) {
+      const without = await createCopy(`without event ${index}`)
+      await rewriteFile(without, 'rows.ndjson', (all) => all.filter((line) => line !== removed))
+      const { invariants } = await (await openLedger({ exportFolder: without })).audit()
+      const { subject } = readRow(removed, NEWEST_FORMAT)!
+      expect(invariants.find(({ id }) => id === 'I6')).toMatchObject({ ok: false, found: [subject] })
+    }
+  })
+
   test('is refused with a changed byte or an extra file (EXPORT_BROKEN)', async () => {
     const copy = await createCopy('bytes')
     const random = seededRandom('bytes')
@@ -289,6 +306,16 @@ describe('a ledger export', () => {
 
 function attempts(lines: readonly string[]): string[] {
   return lines.filter((line) => line.includes('"attempt"'))
+}
+
+/** Returns whether a line is an event with number 1 of an item or scope that has later events. */
+function isFollowedEvent(line: string, lines: readonly string[]): boolean {
+  const row = readRow(line, NEWEST_FORMAT)
+  if (row?.kind !== 'event' || row.number !== 1n) return false
+  return lines.some((other) => {
+    const next = readRow(other, NEWEST_FORMAT)
+    return next?.kind === 'event' && next.subject === row.subject && next.number === 2n
+  })
 }
 
 /** Flips the last bit of the record of a row. */
