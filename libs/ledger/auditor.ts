@@ -132,14 +132,11 @@ function report(
   }
 }
 
-/**
- * Reads an export a second time if the first pass found possible gaps, two terminal attempts of an item, or returned
- * payments.
- */
+/** Reads an export a second time if the first pass found suspects or returned payments. */
 async function readAgain(source: LedgerSource, numbers: RowNumbers, returns: Returns): Promise<RowNumbers> {
-  const subjects = new Set([...numbers.gaps(), ...numbers.doubleTerminals()])
-  if (subjects.size === 0 && returns.isEmpty) return numbers
-  const checked = new RowNumbers(subjects)
+  const suspects = numbers.suspects()
+  if (suspects.size === 0 && returns.isEmpty) return numbers
+  const checked = new RowNumbers(suspects)
   const add = (row: LedgerRow) => {
     checked.add(row)
     returns.addPayment(row)

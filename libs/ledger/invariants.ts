@@ -112,11 +112,13 @@ export class Sequences {
 
 /**
  * Checks that the attempts and events of each item, and the events of each scope, are numbered 1, 2, 3 …, and that an
- * item has at most one terminal attempt. Drops complete items to save memory. A later row of a dropped item looks like
- * a gap, so the caller checks such items in a second pass. With `among`, checks only those items and drops none.
+ * item has at most one terminal attempt. Drops complete items to save memory, so the caller checks the suspects in a
+ * second pass. With `among`, checks only those and drops none.
  */
 export class RowNumbers {
   readonly #among: ReadonlySet<string> | undefined
+  /** Items with an identity and without a terminal attempt so far. */
+  readonly #open = new Set<string>()
   readonly #subjects = new Map<string, SubjectNumbers>()
 
   constructor(among?: ReadonlySet<string>) {
@@ -124,22 +126,39 @@ export class RowNumbers {
   }
 
   add(row: LedgerRow): void {
-    if (row.kind === 'identity') return
     const { kind, subject, number, ends } = row
     if (this.#among?.has(subject) === false) return
+    if (kind === 'identity') {
+      this.#open.add(subject)
+      return
+    }
     const numbers = this.#subjects.get(subject) ?? {
       attempt: { count: 0n, last: 0n },
       event: { count: 0n, last: 0n },
       terminals: 0,
+      isLate: false,
     }
     numbers[kind].count += 1n
     if (number > numbers[kind].last) numbers[kind].last = number
-    if (ends) numbers.terminals += 1
+    if (kind === 'attempt' && !this.#open.has(subject)) numbers.isLate = true
+    if (ends) {
+      numbers.terminals += 1
+      this.#open.delete(subject)
+    }
     // Drops an item with events only at an event: with the full trail, one follows the terminal attempt.
     const isLast = kind === 'event' || numbers.event.count === 0n
-    const isComplete = isLast && numbers.terminals === 1 && !hasGap(numbers)
+    const isComplete = isLast && numbers.terminals === 1 && !numbers.isLate && !hasGap(numbers)
     if (this.#among === undefined && isComplete) this.#subjects.delete(subject)
     else this.#subjects.set(subject, numbers)
+  }
+
+  /**
+   * Returns items and scopes that a first pass cannot judge. A later row of a dropped item makes a gap, or is an attempt
+   * of an item that is not open.
+   */
+  suspects(): Set<string> {
+    const suspects = [...this.#subjects].filter(([, numbers]) => numbers.isLate || hasGap(numbers))
+    return new Set(suspects.map(([subject]) => subject))
   }
 
   gaps(): string[] {
@@ -155,6 +174,8 @@ interface SubjectNumbers {
   readonly attempt: { count: bigint; last: bigint }
   readonly event: { count: bigint; last: bigint }
   terminals: number
+  /** Whether an attempt came before the identity, or after a terminal attempt. */
+  isLate: boolean
 }
 
 function hasGap({ attempt, event }: SubjectNumbers): boolean {

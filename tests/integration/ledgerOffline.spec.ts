@@ -220,6 +220,13 @@ describe('a ledger export', () => {
     expect(double.invariants.find(({ id }) => id === 'I6')).toMatchObject({ ok: true })
   })
 
+  test('fails the audit after a second terminal outcome with attempt number 1 (I2)', async () => {
+    const twice = await createCopy('twice first')
+    await rewriteFile(twice, 'rows.ndjson', (lines) => [...lines, secondTerminal(attempts(lines), 1)])
+    const { invariants } = await (await openLedger({ exportFolder: twice })).audit()
+    expect(invariants.find(({ id }) => id === 'I2')).toMatchObject({ ok: false, found: [expect.any(String)] })
+  })
+
   test('fails the audit after a removed event of an item or of a scope (I6)', async () => {
     const lines = (await readFile(join(folder, 'rows.ndjson'), 'utf8')).split('\n').slice(0, -1)
     const first = lines.filter((line) => isFollowedEvent(line, lines))
@@ -326,8 +333,8 @@ function withBitFlipped(line: string): string {
   return JSON.stringify({ ...row, record: record.toString('base64') })
 }
 
-/** Copies the terminal attempt of an item with one attempt. The copy has the attempt number 2. */
-function secondTerminal(lines: readonly string[]): string {
+/** Copies the terminal attempt of an item with one attempt. The copy has the given attempt number. */
+function secondTerminal(lines: readonly string[], number = 2): string {
   for (const line of lines) {
     const row: { record: string } = JSON.parse(line)
     const record = Buffer.from(row.record, 'base64')
@@ -335,7 +342,7 @@ function secondTerminal(lines: readonly string[]): string {
     for (let column = 0; column < 8; column += 1) at += 8 + Math.max(0, record.readInt32BE(at + 4))
     const isTerminal = record.includes('DISPATCHED') || record.includes('FAILED')
     if (!isTerminal || record.readInt32BE(at + 8) !== 1) continue
-    record.writeInt32BE(2, at + 8)
+    record.writeInt32BE(number, at + 8)
     return JSON.stringify({ ...row, record: record.toString('base64') })
   }
   throw new Error('no item ended with its first attempt')
