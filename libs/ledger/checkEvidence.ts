@@ -31,7 +31,7 @@ export async function checkEvidence({
   publicKey,
 }: {
   readonly folder: string
-  /** File of the public key. Without it, the author of the bundle is unverified. @default none */
+  /** File with the public key of the manifest's signer. Without it, the author is unverified. @default none */
   readonly publicKey?: string
 }): Promise<EvidenceCheck> {
   const key = publicKey === undefined ? undefined : await readPublicKey(publicKey)
@@ -46,7 +46,7 @@ export function checkBundle(bundle: ReadonlyMap<string, Buffer>, publicKey?: Key
   requireManifest(files, manifest)
   requireSignature(manifest, signature, publicKey ?? keyIn(files, 'signing-key.pem'))
   const heads = requireBlocks(files.get('blocks.ndjson') ?? '')
-  const checkpoints = requireCheckpoints(files, heads, publicKey)
+  const checkpoints = requireCheckpoints(files, heads)
   requireVerified(files.get('verification.json') ?? '')
   requireFunctions(files.get('functions.json') ?? '')
   const reconciliations = requireRuns(files, heads)
@@ -136,16 +136,13 @@ function requireBlocks(text: string): Head[] {
   })
 }
 
-function requireCheckpoints(
-  files: ReadonlyMap<string, string>,
-  heads: readonly Head[],
-  publicKey: KeyObject | undefined,
-): number {
+/** Verifies the checkpoints with the key in the bundle. A signed manifest covers that key. */
+function requireCheckpoints(files: ReadonlyMap<string, string>, heads: readonly Head[]): number {
   const text = files.get('checkpoints.ndjson')
   const key = keyIn(files, 'checkpoint-key.pem')
   if (text === undefined || key === undefined) return 0
   const byNumber = new Map(heads.map((head) => [String(head.no), head.hash]))
-  const checkpoints = readCheckpoints(linesOf(text), publicKey ?? key)
+  const checkpoints = readCheckpoints(linesOf(text), key)
   for (const { block, blockHash, line } of checkpoints) {
     if (byNumber.get(block) !== blockHash)
       throw broken(`line ${line} of the checkpoints names a block that is not there`)

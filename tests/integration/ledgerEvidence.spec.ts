@@ -1,4 +1,4 @@
-import { createPrivateKey, sign, type KeyObject } from 'node:crypto'
+import { createPrivateKey, createPublicKey, sign, type KeyObject } from 'node:crypto'
 import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
@@ -116,6 +116,27 @@ describe('an evidence bundle', () => {
       checkpoints: 1,
       reconciliations: 1,
       files: FILES.length - 1,
+    })
+  })
+
+  test('passes the check with the key that signed it, which may differ from the checkpoint key', async () => {
+    const [key, pub] = [fixture.file('auditor.pem'), fixture.file('auditor-public.pem')]
+    await createCheckpointKeys({ privateKey: key, publicKey: pub })
+    const out = fixture.file('by-auditor')
+    expect(await command(...words, '--out', out, '--key', key)).toMatchObject({ exitCode: 0 })
+    const checked = await symphony(['evidence', 'check', out, '--public-key', pub, '--json'])
+    expect(checked).toMatchObject({ exitCode: 0, stderr: '' })
+    expect(JSON.parse(checked.stdout)).toMatchObject({ ok: true, signed: true, checkpoints: 1 })
+    const publicKey = createPublicKey(await readFile(pub))
+    const forged = unsigned(await contentsOf(out))
+    expect(() => checkBundle(bytesIn(forged), publicKey)).toThrow(/is not signed/)
+    const signature = await readFile(join(out, `${MANIFEST}.sig`), 'utf8')
+    expect(() => checkBundle(bytesIn(new Map([...forged, [`${MANIFEST}.sig`, signature]])), publicKey)).toThrow(
+      /signature does not match/,
+    )
+    expect(() => checkBundle(bytesIn(forged))).not.toThrow()
+    expect(await failureOf(checkEvidence({ folder: out, publicKey: fixture.file('pub.pem') }))).toMatchObject({
+      code: 'EVIDENCE_BROKEN',
     })
   })
 
