@@ -116,12 +116,16 @@ test('the image copies every script and folder that scripts/build.mjs reads', ()
   const scripts = new Set([...named].map(([, name]) => `scripts/${name}`))
   expect(scripts.size).toBe(3)
   const needed = [...scripts, 'scripts/build.mjs', 'libs', 'embedded', 'tsconfig.json', 'tsconfig.base.json']
-  const [, building = ''] = read('deploy/docker/Dockerfile').split(/^FROM /m)
-  const copies = building.matchAll(/^COPY (.*) \S+$/gm)
-  const copied = new Set([...copies].flatMap(([, words = '']) => words.split(' ')))
-  expect(needed.filter((name) => !copied.has(name))).toEqual([])
-  const sent = new Set(read('deploy/docker/Dockerfile.dockerignore').split('\n'))
-  expect(needed.filter((name) => !sent.has(`!${name}`))).toEqual([])
+  expect(missingInImage(0, needed)).toEqual([])
+})
+
+test('the image contains every file that Symphony reads at run time', () => {
+  const sources = filesBelow('libs').filter((file) => file.endsWith('.ts'))
+  const pages = sources.flatMap((file) =>
+    [...read(file).matchAll(/'docs', '(\w+\.md)'/g)].map(([, name]) => `docs/${name}`),
+  )
+  expect(pages).toEqual(['docs/conformance.md'])
+  expect(missingInImage(-1, [...pages, 'package.json', 'bin', 'schema', 'scripts/build.mjs'])).toEqual([])
 })
 
 describe('npm run cluster', () => {
@@ -144,6 +148,19 @@ describe('npm run cluster', () => {
     )
   })
 })
+
+/** Returns the names that a stage of the Dockerfile does not copy, or that its ignore file excludes. */
+function missingInImage(stage: number, needed: readonly string[]): string[] {
+  const text =
+    read('deploy/docker/Dockerfile')
+      .split(/^FROM /m)
+      .slice(1)
+      .at(stage) ?? ''
+  const copies = text.matchAll(/^COPY (.*) \S+$/gm)
+  const copied = new Set([...copies].flatMap(([, words = '']) => words.split(' ')))
+  const sent = new Set(read('deploy/docker/Dockerfile.dockerignore').split('\n'))
+  return needed.filter((name) => !copied.has(name) || !sent.has(`!${name}`))
+}
 
 /** Returns the words after `symphony` of each line that runs it. */
 function commandLinesIn(file: string, text: string): string[][] {
