@@ -1,4 +1,4 @@
-import { chmod, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { chmod, chown, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -59,6 +59,37 @@ test('vault keygen creates a file that only its owner can read, and adds keys to
     id: 'two',
     current: 'one',
   })
+})
+
+test('vault keygen keeps mode, owner and group of an existing file, or changes nothing', async () => {
+  const shared = join(folder, 'shared.json')
+  await vault('keygen', shared)
+  await chmod(shared, 0o640)
+  // Only root can give a file to another owner.
+  const isRoot = process.getuid?.() === 0
+  if (isRoot) await chown(shared, 12_345, 12_346)
+  const { mode, uid, gid } = await stat(shared)
+  const umask = process.umask(0o077)
+  try {
+    expect(await vault('keygen', shared)).toMatchObject({ exitCode: 0 })
+  } finally {
+    process.umask(umask)
+  }
+  expect(await stat(shared)).toMatchObject({ mode, uid, gid })
+  if (!isRoot) return
+  const before = await readFile(shared)
+  await chown(folder, 12_347, 12_346)
+  process.setegid!(12_346)
+  process.seteuid!(12_347)
+  try {
+    const { exitCode, stderr } = await vault('keygen', shared)
+    expect([exitCode, stderr]).toEqual([2, expect.stringContaining('belongs to another user')])
+  } finally {
+    process.seteuid!(0)
+    process.setegid!(0)
+  }
+  expect(await readFile(shared)).toEqual(before)
+  expect((await readdir(folder)).filter((name) => name.startsWith('shared'))).toEqual(['shared.json'])
 })
 
 test('a key file that is invalid or readable by others is refused; its content is not shown', async () => {

@@ -1,5 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import { link, open, readFile, rename, rm, stat } from 'node:fs/promises'
+import type { Stats } from 'node:fs'
+import { type FileHandle, link, open, readFile, rename, rm, stat } from 'node:fs/promises'
 import { basename, resolve } from 'node:path'
 import { hasCode, parseStrictJson, requiredId } from '../../core/index.js'
 import {
@@ -92,25 +93,28 @@ export async function addMasterKey(
   if (before?.keys[id] !== undefined) throw new MasterKeysError(`${path} has a master key of the name ${id} already.`)
   const current = isCurrent || before === undefined ? id : before.current
   const keys = { ...before?.keys, [id]: randomBytes(SECRET_BYTES).toString('base64') }
-  await write(path, `${JSON.stringify({ current, keys }, undefined, 2)}\n`, before?.mode)
+  await write(path, `${JSON.stringify({ current, keys }, undefined, 2)}\n`, before?.access)
   return { id, current }
 }
 
 interface KeyFile {
   readonly current: string
   readonly keys: Readonly<Record<string, string>>
-  readonly mode: number
+  readonly access: Access
 }
+
+/** Permission bits, owner and group of a file. */
+type Access = Pick<Stats, 'mode' | 'uid' | 'gid'>
 
 async function readIfAny(path: string): Promise<KeyFile | undefined> {
   try {
-    const { mode } = await stat(path)
+    const { mode, uid, gid } = await stat(path)
     const text = await readFile(path)
     const content = parseStrictJson(text, { argument: path })
     // Throws if the existing file is invalid. The message contains no key.
     readKeyRing(content)
-    const { current, keys }: Omit<KeyFile, 'mode'> = JSON.parse(text.toString())
-    return { current, keys, mode: mode & 0o770 }
+    const { current, keys }: Omit<KeyFile, 'access'> = JSON.parse(text.toString())
+    return { current, keys, access: { mode: mode & 0o770, uid, gid } }
   } catch (error) {
     if (hasCode(error, 'ENOENT')) return undefined
     if (error instanceof MasterKeysError) throw error
@@ -119,21 +123,38 @@ async function readIfAny(path: string): Promise<KeyFile | undefined> {
 }
 
 /**
- * Replaces an existing file by a rename. Creates a new file by a link, which fails if another process created it
- * meanwhile.
+ * Replaces an existing file by a rename, with the same access. Creates a new file by a link, which fails if another
+ * process created it meanwhile.
  */
-async function write(path: string, content: string, mode: number | undefined): Promise<void> {
+async function write(path: string, content: string, access: Access | undefined): Promise<void> {
   const unfinished = `${path}.${randomUUID()}`
   try {
-    const handle = await open(unfinished, 'wx', mode ?? 0o600)
-    await handle.writeFile(content)
-    await handle.sync()
-    await handle.close()
-    if (mode === undefined) await link(unfinished, path)
+    const handle = await open(unfinished, 'wx', 0o600)
+    try {
+      if (access !== undefined) await setAccess(handle, path, access)
+      await handle.writeFile(content)
+      await handle.sync()
+    } finally {
+      await handle.close()
+    }
+    if (access === undefined) await link(unfinished, path)
     else await rename(unfinished, path)
   } catch (error) {
+    if (error instanceof MasterKeysError) throw error
     throw new MasterKeysError(`${path} cannot be written.`, { cause: error })
   } finally {
     await rm(unfinished, { force: true })
   }
+}
+
+async function setAccess(handle: FileHandle, path: string, { mode, uid, gid }: Access): Promise<void> {
+  const created = await handle.stat()
+  try {
+    if (created.uid !== uid || created.gid !== gid) await handle.chown(uid, gid)
+  } catch (error) {
+    throw new MasterKeysError(`${path} belongs to another user or group. Run the command as its owner or as root.`, {
+      cause: error,
+    })
+  }
+  await handle.chmod(mode)
 }
