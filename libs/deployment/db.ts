@@ -15,6 +15,8 @@ import type { SchemaFile } from './schemaFiles.js'
 export interface Step {
   readonly title: string
   readonly sql: string
+  /** Whether the step creates a login, which a concurrent deployment may create first. @default false */
+  readonly createsLogin?: boolean
 }
 
 /** Returns the steps as one transaction. After an error PostgreSQL refuses the rest, and COMMIT rolls back. */

@@ -121,7 +121,11 @@ function fileStep({ name, sql }: SchemaFile): Step {
 
 function loginStep(login: Login, version: number): Step {
   const creation = login.secret === undefined ? [] : [createLogin(login, login.secret)]
-  return { title: `the login ${login.name}`, sql: [...creation, grantToLogin(login, version)].join('\n') }
+  return {
+    title: `the login ${login.name}`,
+    sql: [...creation, grantToLogin(login, version)].join('\n'),
+    createsLogin: creation.length > 0,
+  }
 }
 
 /** Runs the steps in order. An error names the step. */
@@ -130,7 +134,7 @@ export async function runSteps(tx: Transaction, steps: readonly Step[]): Promise
     try {
       await tx.query(step.sql)
     } catch (error) {
-      throw isConcurrencyError(error) ? error : stepFailed(step, error)
+      throw isConcurrencyError(error, step) ? error : stepFailed(step, error)
     }
   }
 }
@@ -138,13 +142,17 @@ export async function runSteps(tx: Transaction, steps: readonly Step[]): Promise
 /**
  * Returns whether concurrent work may have caused the failure: a lock, a deadlock, a connection lost during a step. Two
  * deployments of one cluster may also create or grant the same role at once. PostgreSQL reports that as a unique
- * violation in its catalog, or as the internal error "tuple concurrently updated".
+ * violation in its catalog, as a duplicate object in the step of a login, or as the internal error "tuple concurrently
+ * updated". Without a step, the error is one that `runSteps` did not wrap.
  */
-export function isConcurrencyError(error: unknown): boolean {
+export function isConcurrencyError(error: unknown, step?: Step): boolean {
   if (!(error instanceof DatabaseError) || NO_CONNECTION.has(error.code)) return false
   if (error.disposition === 'retry' || error.code === 'INTERNAL_ERROR') return true
+  if (error.sqlstate === DUPLICATE_OBJECT) return step === undefined || step.createsLogin === true
   return error.code === 'UNIQUE_VIOLATION' && error.table?.startsWith('pg_') === true
 }
+
+const DUPLICATE_OBJECT = '42710'
 
 /** Codes for a connection that could not be opened. Concurrent work does not cause them. */
 const NO_CONNECTION: ReadonlySet<string> = new Set(['CANNOT_CONNECT_NOW', 'CONNECT_FAILED', 'TOO_MANY_CONNECTIONS'])

@@ -42,6 +42,20 @@ describe('PRIM-POSTGRES-SCHEMA-001 concurrent deployers', () => {
     expect(await doctor({ url: db.url, schema: db.schema })).toMatchObject({ ok: true })
   })
 
+  test('create a login once if three of them create the same one', async () => {
+    const server = await startPrivateServer({ settings: { fsync: 'off' } })
+    try {
+      await deploy({ url: server.url })
+      const createLogins = [{ name: 'clerk', roles: ['control'] }] as const
+      const deployments = Array.from({ length: 3 }, () => deploy({ url: server.url, createLogins }))
+      const logins = (await Promise.all(deployments)).flatMap((report) => report.logins)
+      expect(logins.filter(({ created }) => created)).toHaveLength(1)
+      expect(logins.filter(({ password }) => password !== undefined)).toHaveLength(1)
+    } finally {
+      await server.remove()
+    }
+  })
+
   test.each(['superuser', 'login with CREATEROLE'])(
     'succeed as a %s in three databases of one server that has no Symphony roles yet',
     async (who) => {
