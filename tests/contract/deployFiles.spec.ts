@@ -111,6 +111,12 @@ test('no image or pod runs as root, and no deployment file contains a database p
   for (const file of DEPLOYMENTS) expect(read(file)).not.toMatch(/postgres:\/\/\w+:(?!…|\$\{)/)
 })
 
+test('each pod with --rails has an fsGroup, so that it can read a secret with defaultMode 0440', () => {
+  const files = DEPLOYMENTS.filter((file) => file.startsWith('deploy/kubernetes/') && read(file).includes('--rails,'))
+  expect(files).toEqual(['deploy/kubernetes/api.yaml', 'deploy/kubernetes/worker.yaml'])
+  for (const file of files) expect([file, read(file)]).toEqual([file, expect.stringContaining('fsGroup: 1000\n')])
+})
+
 test('the image copies every script and folder that scripts/build.mjs reads', () => {
   const named = read('scripts/build.mjs').matchAll(/(?:scripts\/|'scripts', ')(\w+\.mjs)'/g)
   const scripts = new Set([...named].map(([, name]) => `scripts/${name}`))
