@@ -117,6 +117,19 @@ test('each pod with --rails has an fsGroup, so that it can read a secret with de
   for (const file of files) expect([file, read(file)]).toEqual([file, expect.stringContaining('fsGroup: 1000\n')])
 })
 
+test('the Kubernetes instructions delete the old deploy job before they apply the files', () => {
+  const name = /^ {2}name: (\S+)$/m.exec(read('deploy/kubernetes/deploy.yaml'))?.[1]
+  const namespace = /^namespace: (\S+)$/m.exec(read('deploy/kubernetes/kustomization.yaml'))?.[1]
+  for (const file of ['deploy/kubernetes/deploy.yaml', 'docs/operate/containers.md']) {
+    const commands = [...read(file).matchAll(/^(?:# +)?(kubectl .*)$/gm)].map(([, command]) => command)
+    expect([file, ...commands]).toEqual([
+      file,
+      `kubectl -n ${namespace} delete job ${name} --ignore-not-found`,
+      'kubectl apply -k deploy/kubernetes',
+    ])
+  }
+})
+
 test('the image copies every script and folder that scripts/build.mjs reads', () => {
   const named = read('scripts/build.mjs').matchAll(/(?:scripts\/|'scripts', ')(\w+\.mjs)'/g)
   const scripts = new Set([...named].map(([, name]) => `scripts/${name}`))
