@@ -34,7 +34,7 @@ export function registerEvidence(program: Command, cli: Cli): void {
     'symphony evidence check ./evidence --public-key checkpoint-public.pem --json',
   )
     .description('check a bundle without a database: its bytes are unchanged, and its parts agree')
-    .addOption(publicKeyOption())
+    .option('--public-key <file>', 'public key of the signature of the bundle')
     .addOption(jsonOption())
     .action((folder: string, _flags: GivenFlags, command: Command) =>
       runEvidenceCheck(folder, command.optsWithGlobals(), cli),
