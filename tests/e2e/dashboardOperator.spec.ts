@@ -10,6 +10,8 @@ import {
   DestinationHash,
   DestinationHasher,
   freezeDispatch,
+  liftDispatchFreeze,
+  pauseOutbox,
   placeOutboxHold,
   readDispatchEpoch,
   readItems,
@@ -567,6 +569,20 @@ test('a rail is paused and resumed from the overview, with actor and reason', as
   expect(await pausesOf(railType)).toEqual([])
 })
 
+test('an open pause dialog of a rail still pauses it when another operator pauses it meanwhile', async () => {
+  const { railType } = await enqueue(fixture.db)
+  const { page, goTo } = olga
+  await goTo(`rails/${railType}`)
+  await page.getByRole('button', { name: 'Pause' }).click()
+  await page.getByLabel('Reason').fill('maintenance of the bank')
+  const { control } = await apiRolesOf(fixture.db)
+  await pauseOutbox(control({ owner: 'pavel', apiKey: null }), 'rail', railType, 'pavel was first')
+  await page.getByText('pavel was first').waitFor()
+  await page.locator('dialog [type=submit]').click()
+  await page.getByRole('dialog').waitFor({ state: 'detached' })
+  expect(await pausesOf(railType)).toHaveLength(1)
+})
+
 async function pausesOf(name: string): Promise<object[]> {
   const { rows } = await fixture.db.queryNoRole<object>('SELECT paused_by, reason FROM outbox_pauses WHERE name = $1', [
     name,
@@ -621,6 +637,21 @@ describe('the Dispatch page', () => {
     await page.getByRole('button', { name: 'Lift the freeze' }).click()
     await giveReason(page, 'Lift the freeze')
     await page.getByText('Not frozen').waitFor()
+  })
+
+  test('keeps an open freeze dialog a freeze when another operator freezes dispatch meanwhile', async () => {
+    const control = (await apiRolesOf(fixture.db)).control({ owner: 'pavel', apiKey: null })
+    const { page, goTo } = olga
+    await goTo('dispatch')
+    await page.getByRole('button', { name: 'Freeze dispatch' }).click()
+    await page.getByLabel('Reason').fill('the server was restored')
+    await freezeDispatch(control, 'pavel was first')
+    await page.getByText('OPERATOR pavel was first').waitFor()
+    await page.locator('dialog [type=submit]').click()
+    await page.getByRole('dialog').waitFor({ state: 'detached' })
+    expect(await page.getByRole('status').innerText()).toBe('Dispatch was frozen already.')
+    expect(await readDispatchEpoch(control)).toMatchObject({ frozen: true })
+    await liftDispatchFreeze(control, 'end of the test')
   })
 
   test('pauses and resumes a participant or stream; a read key sees the pause and no button', async () => {

@@ -55,7 +55,8 @@ export function Rail({ railType }: { readonly railType: string }) {
 }
 
 function Head({ railType, rail }: { readonly railType: string; readonly rail: RailView | undefined }) {
-  const [isChosen, setIsChosen] = useState(false)
+  // Copy of the rail at the time of the click. A later pause does not change the open dialog.
+  const [chosen, setChosen] = useState<RailView | null>(null)
   return (
     <header class="page-head">
       <h1 class="payment-title">{railType}</h1>
@@ -70,12 +71,12 @@ function Head({ railType, rail }: { readonly railType: string; readonly rail: Ra
           Payments
         </a>
         {rail !== undefined && hasScope('operate') ? (
-          <button type="button" class="button" onClick={() => setIsChosen(true)}>
+          <button type="button" class="button" onClick={() => setChosen(rail)}>
             {rail.pause === null ? 'Pause' : 'Resume'}
           </button>
         ) : null}
       </div>
-      {rail !== undefined && isChosen ? <PauseDialog rail={rail} onClose={() => setIsChosen(false)} /> : null}
+      {chosen === null ? null : <PauseDialog rail={chosen} onClose={() => setChosen(null)} />}
     </header>
   )
 }

@@ -108,14 +108,19 @@ function Frozen({ freeze }: { readonly freeze: NonNullable<Dispatch['freeze']> }
 }
 
 function FreezeAction({ isFrozen, onDone }: { readonly isFrozen: boolean; readonly onDone: () => void }) {
-  const [isAsked, setIsAsked] = useState(false)
-  const close = () => setIsAsked(false)
+  // Action at the time of the click. A freeze by another operator does not change the open dialog.
+  const [asked, setAsked] = useState<'freeze' | 'lift' | null>(null)
+  const close = () => setAsked(null)
   return (
     <div>
-      <button type="button" class={`button ${isFrozen ? 'primary' : ''}`} onClick={() => setIsAsked(true)}>
+      <button
+        type="button"
+        class={`button ${isFrozen ? 'primary' : ''}`}
+        onClick={() => setAsked(isFrozen ? 'lift' : 'freeze')}
+      >
         {isFrozen ? 'Lift the freeze' : 'Freeze dispatch'}
       </button>
-      {!isAsked ? null : isFrozen ? (
+      {asked === null ? null : asked === 'lift' ? (
         <ReasonDialog
           title="Lift the freeze"
           action="Lift the freeze"
