@@ -16,6 +16,7 @@ import {
   readDispatchEpoch,
   readItems,
   resolveOutboxHold,
+  withdrawOutboxProposal,
 } from '../../libs/outbox/index.js'
 import { maskPayloadText } from '../../libs/rails/index.js'
 import { closeAfterAll } from '../support/afterAll.js'
@@ -32,7 +33,13 @@ import {
   enqueue,
   eventRows,
 } from '../support/outboxItems.js'
-import { enqueueFailed, enqueuePaid, enqueueUnknown } from '../support/outboxPeople.js'
+import {
+  createPerson,
+  enqueueFailed,
+  enqueuePaid,
+  enqueueUnknown,
+  propose as proposeBy,
+} from '../support/outboxPeople.js'
 import { createJob, createTimer } from '../support/scheduled.js'
 import { sealLedger } from '../support/sealLedger.js'
 import { statementOf } from '../support/statements.js'
@@ -261,6 +268,28 @@ describe('the dashboard', () => {
       await rowOf(visitor.page, instructionId).getByRole('button', { name: 'Resolve' }).waitFor()
     }
     expect(await stateOf(outboxId)).toBe('HELD')
+  })
+
+  test('closes an approval dialog when another proposal replaces the one it shows', async () => {
+    const held = await enqueueUnknown(fixture.db)
+    const failed = await enqueueFailed(fixture.db)
+    const person = await createPerson(fixture.db, 'person-with-two-proposals')
+    const { page, goTo } = pavel
+    for (const [path, item, decision] of [
+      ['holds', held, 'DISPATCHED'],
+      ['dlq', failed, 'REDRIVE'],
+    ] as const) {
+      const first = await proposeBy(person, item.outboxId, decision, 'the first proposal')
+      await goTo(path)
+      await rowOf(page, item.instructionId).getByRole('button', { name: 'Approve' }).click()
+      await page.getByRole('dialog').getByText('the first proposal').waitFor()
+      await withdrawOutboxProposal(person.control, first, 'a mistake')
+      await proposeBy(person, item.outboxId, decision, 'the second proposal')
+      // Its event lets the page read the list again at once.
+      await enqueue(fixture.db)
+      await rowOf(page, item.instructionId).locator('.proposal > p', { hasText: 'the second proposal' }).waitFor()
+      expect([path, await page.getByRole('dialog').count()]).toEqual([path, 0])
+    }
   })
 
   test('lets two people redrive a failed payment, and links the items to each other', async () => {

@@ -97,7 +97,7 @@ function DeadRow({ dead, selection, onChoose, onReplace, onDone }: DeadRowProps)
       <td data-label="Why" class="text">
         <code>{item.lastErrorCode ?? item.lastRailCode ?? 'no code'}</code>
         {errorMessage === null ? null : <div class="quiet clamp">{errorMessage}</div>}
-        {proposal === null ? null : <ProposalNote proposal={proposal} onDone={onDone} />}
+        {proposal === null ? null : <ProposalNote key={proposal.proposalId} proposal={proposal} onDone={onDone} />}
       </td>
       <td data-label="Attempts" class="numeric">
         {item.lastAttemptNo ?? '–'}

@@ -114,7 +114,9 @@ function HoldRow({ hold: { item, proposal, assignee, latestNote }, selection, on
             </span>
           </div>
         )}
-        {proposal === null ? null : <ProposalNote proposal={proposal} item={item} onDone={onDone} />}
+        {proposal === null ? null : (
+          <ProposalNote key={proposal.proposalId} proposal={proposal} item={item} onDone={onDone} />
+        )}
       </td>
       <td data-label="Since">
         <RelativeTime at={item.heldAt} />
