@@ -450,6 +450,22 @@ test('a new payment on a real rail needs all fields, a confirmation and a second
   await page.locator('main h1 + [data-state=DUE]').waitFor()
 })
 
+test('the form of a new payment keeps the chosen rail when its last payment ends', async () => {
+  const { railType } = await enqueue(fixture.db)
+  const { page, goTo } = olga
+  await goTo('')
+  await rowOf(page, railType).waitFor()
+  await goTo('payments')
+  await page.getByRole('button', { name: 'New payment' }).click()
+  const rail = page.getByRole('dialog').getByLabel('Rail')
+  await rail.selectOption(railType)
+  await complete(fixture.db, await claimOnly(fixture.db, railType), { state: 'DISPATCHED', railReference: 'RF-1' })
+  const later = await enqueue(fixture.db)
+  await rail.locator('option', { hasText: later.railType }).waitFor({ state: 'attached' })
+  expect(await rail.inputValue()).toBe(railType)
+  await page.keyboard.press('Escape')
+})
+
 test('two people correct and replace a dead letter with a bad payload; it has no Redrive button', async () => {
   const railType = MASKED_RAIL
   const rails = [{ type: railType, money: true, fields: MASKED_FIELDS }]

@@ -51,7 +51,7 @@ export function EnqueueForm({ rails, onAccepted = (id) => navigate(pathTo(['paym
               value={rail}
               onChange={({ currentTarget }) => setRail(currentTarget.value)}
             >
-              {rails.map((name) => (
+              {[...new Set([...rails, rail])].map((name) => (
                 <option key={name}>{name}</option>
               ))}
             </select>
