@@ -940,6 +940,15 @@ test('the Payments page filters, counts, sorts and downloads payments', async ()
   expect(rows).toEqual([expect.stringContaining(outboxId)])
   const { name, text } = await download('NDJSON')
   expect([name, JSON.parse(text)]).toEqual(['outbox.ndjson', expect.objectContaining({ outboxId })])
+  // A link to the list without filters also empties the fields, one that was just typed included.
+  await page.getByLabel(search).fill('find-1')
+  await page.getByLabel('Participant', { exact: true }).fill('finder')
+  await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Payments' }).click()
+  for (const label of [search, 'Participant', 'Currency']) {
+    await expect.poll(() => page.getByLabel(label, { exact: true }).inputValue()).toBe('')
+  }
+  await page.waitForTimeout(300)
+  expect(page.url()).toMatch(/#\/payments$/)
 })
 
 test('a contradiction is listed with both rail references until an operator reviews it', async () => {

@@ -17,9 +17,18 @@ const hash = signal(location.hash)
 
 export const route = computed<Route>(() => parse(hash.value))
 
+/**
+ * Number of navigations, without the changes by `setQuery`. As the key of filter fields, it renders them anew from the
+ * address, but not while a person types.
+ */
+export const navigations = signal(0)
+
 export function startRouter(): void {
   hash.value = location.hash
-  addEventListener('hashchange', () => (hash.value = location.hash))
+  addEventListener('hashchange', () => {
+    hash.value = location.hash
+    navigations.value += 1
+  })
 }
 
 export function navigate(path: string): void {

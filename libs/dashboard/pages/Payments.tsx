@@ -242,6 +242,7 @@ function PaymentFilters({ filter, onDestination }: PaymentFiltersProps) {
           placeholder="Any destination"
           title="The whole destination, such as an IBAN"
           autocomplete="off"
+          defaultValue={filter.destination ?? ''}
           onChange={({ currentTarget }) => onDestination(currentTarget.value.trim())}
         />
       ) : null}

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
+import { navigations } from '../app/router.js'
 
 interface FiltersProps {
   /** Filters of the list by name. */
@@ -24,7 +25,7 @@ export function Filters({ filter, search, children }: FiltersProps) {
   const names = Object.keys(filter).filter((name) => name !== 'q' && name !== 'sort')
   const active = new Set(names.map((name) => PART_OF[name] ?? name)).size
   return (
-    <search class="filters folded">
+    <search key={navigations.value} class="filters folded">
       {search}
       <button type="button" class="button" aria-expanded={isOpen} onClick={() => setIsOpen(!isOpen)}>
         Filters{active === 0 ? '' : ` (${active})`}

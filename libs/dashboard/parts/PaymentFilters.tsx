@@ -102,8 +102,9 @@ export function NoMatches({ path }: { readonly path: string }) {
   )
 }
 
-/** Changes of the filter fields, applied when typing pauses. */
+/** Changes of the filter fields, applied when typing pauses, but not to a page that is opened meanwhile. */
 let typed: Readonly<Record<string, string>> = {}
+addEventListener('hashchange', () => (typed = {}))
 const applyTyped = whenQuiet(250, () => {
   setQuery(typed)
   typed = {}

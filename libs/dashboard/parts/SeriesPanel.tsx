@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import { announce } from '../app/announce.js'
-import { route, setQuery } from '../app/router.js'
+import { navigations, route, setQuery } from '../app/router.js'
 import { SeriesChart } from '../charts/SeriesChart.js'
 import { readSeries } from '../data/api.js'
 import { dayAndTime } from '../data/format.js'
@@ -30,7 +30,11 @@ export function SeriesPanel({ filter = {}, children }: SeriesPanelProps) {
   })
   return (
     <Panel title="Outcomes" aside={<RangeChoice range={range} />}>
-      {children === undefined ? null : <div class="filters">{children}</div>}
+      {children === undefined ? null : (
+        <div key={navigations.value} class="filters">
+          {children}
+        </div>
+      )}
       <ResourceView from={series} lines={8}>
         {(value) => (
           <>
