@@ -579,6 +579,18 @@ test('bulk actions hold, release or cancel the selection and list refusals; Stop
   await giveReason(page, 'Release 1 payment')
   await expect.poll(states).toEqual(['DUE', 'HELD', 'HELD'])
 
+  // A request without an answer may have been carried out.
+  await goTo(`payments?rail=${railType}`)
+  await page.route('**/hold', (route) => route.abort())
+  await actOnAll(page, 'Hold 1')
+  await dialog.getByLabel('Reason').fill('the bank asked')
+  await dialog.getByRole('button', { name: 'Hold 1 payment' }).click()
+  await dialog.getByText('The action may have been carried out. Check before you repeat it.').waitFor()
+  await dialog.getByText(`0 of 1 done, ${items[0]!.instructionId} failed.`).waitFor()
+  await page.keyboard.press('Escape')
+  await page.unroute('**/hold')
+  await goTo('holds')
+
   // The second request waits until the person has pressed Stop.
   const stopped = gate()
   let requests = 0

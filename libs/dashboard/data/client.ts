@@ -57,7 +57,7 @@ export async function send(path: string, { method = 'GET', query, body, headers,
     })
   } catch (error) {
     if (signal?.aborted === true) throw error
-    throw new RequestError(UNREACHABLE)
+    throw new RequestError(method === 'GET' ? UNREACHABLE : UNANSWERED)
   }
   learnServerTime(response.headers.get('date'))
   if (response.ok) return response
@@ -100,6 +100,12 @@ const UNREACHABLE: ShownProblem = {
   title: 'The server cannot be reached',
   detail: 'It may be restarting, or the network is down. This page has changed nothing.',
   requestId: undefined,
+}
+
+/** Lost answer of a request that changes data. The server may have received the request. */
+const UNANSWERED: ShownProblem = {
+  ...UNREACHABLE,
+  detail: 'The action may have been carried out. Check before you repeat it.',
 }
 
 const BROKEN: ShownProblem = {

@@ -6,11 +6,11 @@ export interface Refusal<T> {
   readonly problem: ShownProblem
 }
 
-/** Result of a bulk action so far. Items without a result were not tried. */
+/** Result of a bulk action so far. Items without a result were not tried, except the next one if there is a failure. */
 export interface BulkResult<T> {
   readonly done: readonly T[]
   readonly refused: readonly Refusal<T>[]
-  /** Problem that would affect every item, and ended the bulk action. */
+  /** Problem of the next item that would affect every item, and ended the bulk action. */
   readonly failure?: ShownProblem
 }
 

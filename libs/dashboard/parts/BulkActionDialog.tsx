@@ -85,13 +85,16 @@ function Progress<T extends Named>({ all, result, isEnded, onStop, onClose }: Pr
   const button = useRef<HTMLButtonElement>(null)
   // Focuses the new button, because the button that had the focus no longer exists.
   useLayoutEffect(() => button.current?.focus(), [isEnded])
-  const untried = all.length - done.length - refused.length
+  const tried = done.length + refused.length
+  const failed = failure === undefined ? undefined : all[tried]
+  const untried = all.length - tried - (failed === undefined ? 0 : 1)
   return (
     <div class="form">
-      <progress aria-label="Progress" max={all.length} value={done.length + refused.length} />
+      <progress aria-label="Progress" max={all.length} value={tried} />
       <p>
         {count(done.length)} of {count(all.length)} done
         {refused.length === 0 ? '' : `, ${count(refused.length)} refused`}
+        {failed === undefined ? '' : `, ${failed.instructionId} failed`}
         {isEnded && untried > 0 ? `, ${count(untried)} not tried` : ''}.
       </p>
       {failure === undefined ? null : <ProblemNote problem={failure} />}
