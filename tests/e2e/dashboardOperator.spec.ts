@@ -998,7 +998,7 @@ test('one person proposes a limit, another approves it; the limit stays if a rem
   await pavel.page.getByRole('button', { name: 'Approve acme-daily' }).click()
   await pavel.page.getByRole('dialog').getByRole('button', { name: 'Approve it' }).click()
   const row = rowOf(pavel.page, 'acme-daily')
-  expect(await row.innerText()).toMatch(/participant acme-with-limit[^]*at most 250\.00\sEUR per 24 h[^]*0\sEUR/)
+  expect(await row.innerText()).toMatch(/participant acme-with-limit[^]*at most 250\.00\sEUR per 1 d[^]*0\sEUR/)
   await enqueue(fixture.db, { participantId: 'acme-with-limit', payload: { ...PAYLOAD, amount: '250.01' } })
   await row.getByText('Exceeded').waitFor()
   await row.getByRole('button', { name: 'Remove acme-daily' }).click()

@@ -1,7 +1,16 @@
 import { spawnSync } from 'node:child_process'
 import * as fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { count, duration, milliseconds, plural, relative, share, shortId } from '../../libs/dashboard/data/format.js'
+import {
+  count,
+  duration,
+  exactDuration,
+  milliseconds,
+  plural,
+  relative,
+  share,
+  shortId,
+} from '../../libs/dashboard/data/format.js'
 import { shellQuoted } from '../../libs/dashboard/data/shellQuoted.js'
 import { EventReader } from '../../libs/dashboard/data/sse.js'
 import { pageForAlert } from '../../libs/dashboard/pages/overview/pageForAlert.js'
@@ -60,6 +69,11 @@ describe('with formatted values,', () => {
     [-5, '0 s'],
   ])('a duration of %d seconds is "%s"', (seconds, text) => {
     expect(duration(seconds)).toBe(text)
+  })
+
+  test('exactDuration() writes a duration in the largest unit that divides it, and never rounds', () => {
+    const texts = [1, 90, 3_600, 6_000, 86_400, 90_000, 604_800].map(exactDuration)
+    expect(texts).toEqual(['1 s', '90 s', '1 h', '100 min', '1 d', '25 h', '7 d'])
   })
 
   test('relative() writes a time as its distance from now, past or future', () => {

@@ -27,6 +27,13 @@ export function duration(seconds: number): string {
   return `${Math.round(size / 86_400)} d`
 }
 
+/** Returns a duration in the largest unit that divides it, without rounding: `100 min` for 6000 seconds. */
+export function exactDuration(seconds: number): string {
+  if (seconds % 86_400 === 0) return `${seconds / 86_400} d`
+  if (seconds % 3_600 === 0) return `${seconds / 3_600} h`
+  return seconds % 60 === 0 ? `${seconds / 60} min` : `${seconds} s`
+}
+
 export function milliseconds(value: number | null): string {
   if (value === null) return '–'
   return value < 1_000 ? `${Math.round(value)} ms` : `${(value / 1_000).toFixed(value < 10_000 ? 2 : 1)} s`

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import type { Limit, LimitBody, LimitProposal } from '../../http/index.js'
 import { approveLimit, listLimits, proposeLimit, proposeLimitRemoval, withdrawLimit } from '../data/api.js'
-import { duration } from '../data/format.js'
+import { exactDuration } from '../data/format.js'
 import { hasScope } from '../data/me.js'
 import { useResource } from '../data/useResource.js'
 import { ActionForm } from '../parts/ActionForm.js'
@@ -274,7 +274,7 @@ function ruleText({ kind, limit, currency, windowSeconds, approvals }: Rule): st
     return `above ${moneyText(limit, currency)}: ${approvals === 2 ? 'two people release' : 'one person releases'} it`
   }
   const what = kind === 'count' ? `${grouped(limit)} payments` : moneyText(limit, currency)
-  return `at most ${what} per ${duration(windowSeconds ?? 0)}`
+  return `at most ${what} per ${exactDuration(windowSeconds ?? 0)}`
 }
 
 function moneyText(amount: string, currency: string | null): string {
