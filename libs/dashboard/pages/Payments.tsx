@@ -267,8 +267,10 @@ function AmountFilter({ filter }: { readonly filter: Filter }) {
         defaultValue={currency ?? ''}
         onInput={({ currentTarget: { value, validity } }) => {
           if (!validity.valid) return
-          const cleared = { amountMin: '', amountMax: '', sort: '' }
-          filterSoon({ currency: value.toUpperCase(), ...(value === '' ? cleared : {}) })
+          // The orders with and without a currency differ, and amounts need a currency.
+          const cleared =
+            value === '' ? { amountMin: '', amountMax: '', sort: '' } : sort === 'oldest' ? { sort: '' } : {}
+          filterSoon({ currency: value.toUpperCase(), ...cleared })
         }}
       />
       {currency === undefined ? null : <AmountField name="amountMin" label="Amount from" value={amountMin} />}
