@@ -363,7 +363,13 @@ test('bulk dialogs list each held payment with hold reason, proposal and effect 
   expect(await lineOf(pavel, ended.instructionId)).toBe(
     `${isHeld.ended} olga proposes: it was not paid “cancelled”. The payment ends as failed. Nothing is sent. This is final.`,
   )
-  await pavel.page.keyboard.press('Escape')
+  // The server asks for a third person for one of them.
+  let approvals = 0
+  await pavel.page.route('**/approve', (route) => route.fulfill({ json: { applied: (approvals += 1) === 1 } }))
+  await pavel.page.getByRole('dialog').getByRole('button', { name: 'Approve 2', exact: true }).click()
+  await pavel.page.getByRole('dialog').waitFor({ state: 'detached' })
+  await pavel.page.unroute('**/approve')
+  expect(await pavel.page.getByRole('status').innerText()).toBe('1 approved and applied, 1 needs one more person.')
 })
 
 /** Returns the line of a payment in the open dialog, without " via LOGIN". */

@@ -1,3 +1,4 @@
+import { useRef } from 'preact/hooks'
 import type { OutboxItem, Proposal } from '../../../http/index.js'
 import { approveProposal, cancelPayment, placeHold, redrive, resolveHold } from '../../data/api.js'
 import { plural } from '../../data/format.js'
@@ -63,6 +64,7 @@ const WORDS: Readonly<Record<Exclude<BulkAction, 'approve' | 'resolve'>, BulkWor
 
 /** Asks for one reason, and acts on each selected payment. */
 export function BulkDialog({ action, rows, leftOut, onClose, onDone }: BulkDialogProps) {
+  const applied = useRef(0)
   const items = rows.map(({ item }) => item)
   const rest =
     leftOut === 0 ? null : <p class="quiet">{payments(leftOut)} not included: the state does not allow it.</p>
@@ -74,15 +76,17 @@ export function BulkDialog({ action, rows, leftOut, onClose, onDone }: BulkDialo
         title={`Approve ${asked.length} ${plural(asked.length, 'proposal')}`}
         action={`Approve ${asked.length}`}
         all={asked}
-        act={({ proposalId }) => approveProposal(proposalId)}
-        announcement={() => `${asked.length} ${plural(asked.length, 'proposal is', 'proposals are')} approved.`}
+        act={async ({ proposalId }) => {
+          if ((await approveProposal(proposalId)).applied) applied.current += 1
+        }}
+        announcement={() => resultOf(applied.current, asked.length - applied.current)}
         needsReason={false}
         onClose={onClose}
         onDone={onDone}
       >
         <p>
-          The approval applies the decision of each payment shown: {wordsOf(asked)}. You are responsible for each of
-          them.
+          The approval applies the decision of each payment shown: {wordsOf(asked)}. Where a limit asks for two people,
+          it is one of their approvals. You are responsible for each of them.
         </p>
         <MoneyList payments={asked} />
         {rest}
@@ -105,6 +109,11 @@ export function BulkDialog({ action, rows, leftOut, onClose, onDone }: BulkDialo
       {rest}
     </BulkActionDialog>
   )
+}
+
+/** Returns the sentence to announce for approvals. Where a limit asks for two people, the first applies nothing. */
+function resultOf(applied: number, open: number): string {
+  return `${applied} approved and applied${open === 0 ? '' : `, ${open} ${plural(open, 'needs', 'need')} one more person`}.`
 }
 
 /** Returns a text such as `3 × redrive, 1 × it was not paid`. */
