@@ -854,6 +854,11 @@ test('a job and a timer are created in the dashboard; a taken name and a bad pay
   await dialog.getByLabel('Name').fill('made-in-the-browser')
   await create.click()
   await alert.getByText('The payload is not a JSON object').waitFor()
+  // The server refuses a payload that JSON.parse would change, so the page must send the text as typed.
+  await dialog.getByLabel('Payload').fill('{"report": "daily", "report": "weekly"}')
+  await create.click()
+
+  await alert.getByText('the same key twice').waitFor()
   await dialog.getByLabel('Payload').fill('{"report": "daily"}')
   await create.click()
   await alert.getByText('cron').waitFor()

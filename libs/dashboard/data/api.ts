@@ -128,22 +128,21 @@ export async function readProof(outboxId: string, signal: AbortSignal): Promise<
   } while (next !== null)
   return { outboxId, rows, blocks: [...blocks.values()], next }
 }
-/**
- * Enqueues a payment, or proposes it to a second person if a reason is given. Sends the payload as the given text,
- * because a parser would round large numbers.
- */
+/** Returns a body with the payload as the given text, because a parser would round large numbers. */
+const bodyOf = (fields: object, payload: string) =>
+  new Blob([`${JSON.stringify(fields).slice(0, -1)},"payload":${payload}}`])
+
+/** Enqueues a payment, or proposes it to a second person if a reason is given. */
 export const enqueuePayment = (
   fields: Omit<Instruction, 'payload'> & { readonly instructionId: string },
   payload: string,
   reason: string | null,
-) => {
-  const rest = JSON.stringify(reason === null ? fields : { ...fields, reason })
-  return request<Accepted>(reason === null ? '/v1/instructions' : '/v1/instructions/propose', {
+) =>
+  request<Accepted>(reason === null ? '/v1/instructions' : '/v1/instructions/propose', {
     method: 'POST',
-    body: new Blob([`${rest.slice(0, -1)},"payload":${payload}}`]),
+    body: bodyOf(reason === null ? fields : { ...fields, reason }, payload),
     headers: { 'idempotency-key': fields.instructionId },
   })
-}
 
 export const listDlq = (filter: PaymentFilter & PageQuery, signal: AbortSignal) =>
   request<DlqPage>('/v1/dlq', { query: { ...filter }, signal })
@@ -193,10 +192,10 @@ export const listJobRuns = (name: string, query: PageQuery & Pick<PaymentFilter,
   request<JobRunPage>(`/v1/jobs/${e(name)}/runs`, { query: { ...query }, signal })
 export const listTimers = (query: PageQuery & { readonly state?: string }, signal: AbortSignal) =>
   request<TimerPage>('/v1/timers', { query: { ...query }, signal })
-export const putJob = (name: string, body: JobBody) =>
-  request<JobDefined>(`/v1/jobs/${e(name)}`, { method: 'PUT', body })
-export const putTimer = (timerId: string, body: TimerBody) =>
-  request<TimerScheduled>(`/v1/timers/${e(timerId)}`, { method: 'PUT', body })
+export const putJob = (name: string, fields: Omit<JobBody, 'payload'>, payload: string) =>
+  request<JobDefined>(`/v1/jobs/${e(name)}`, { method: 'PUT', body: bodyOf(fields, payload) })
+export const putTimer = (timerId: string, fields: Omit<TimerBody, 'payload'>, payload: string) =>
+  request<TimerScheduled>(`/v1/timers/${e(timerId)}`, { method: 'PUT', body: bodyOf(fields, payload) })
 export const pauseJob = (name: string) => request<Changed>(`/v1/jobs/${e(name)}/pause`, { method: 'POST' })
 export const resumeJob = (name: string) => request<Changed>(`/v1/jobs/${e(name)}/resume`, { method: 'POST' })
 export const triggerJob = (name: string) => request<JobTriggered>(`/v1/jobs/${e(name)}/trigger`, { method: 'POST' })

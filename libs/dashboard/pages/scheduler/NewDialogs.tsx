@@ -23,12 +23,13 @@ export function NewJobDialog({ taken, onClose, onDone }: NewDialogProps & { read
   const act = async (form: FormData) => {
     const name = formText(form, 'name')
     if (taken.includes(name)) throw invalid('A job of this name exists', 'Choose another name.')
-    await putJob(name, {
+    const fields = {
       cron: formText(form, 'cron'),
       timeZone: formText(form, 'timeZone'),
       missedRuns: missedRunsIn(form),
       ...messageIn(form),
-    })
+    }
+    await putJob(name, fields, payloadIn(form))
     onDone()
     return `${name} is created.`
   }
@@ -60,7 +61,8 @@ export function NewTimerDialog({ onClose, onDone }: NewDialogProps) {
   // All tries of this form use one id, so that a repeated request creates no second timer.
   const [timerId] = useState(newUuid)
   const act = async (form: FormData) => {
-    await putTimer(timerId, { dueAt: new Date(formText(form, 'dueAt')).toISOString(), ...messageIn(form) })
+    const fields = { dueAt: new Date(formText(form, 'dueAt')).toISOString(), ...messageIn(form) }
+    await putTimer(timerId, fields, payloadIn(form))
     onDone()
     return 'The timer is scheduled.'
   }
@@ -94,29 +96,25 @@ function MessageFields() {
   )
 }
 
-function messageIn(form: FormData): Pick<JobBody, 'topic' | 'payload' | 'participantId'> {
+function messageIn(form: FormData): Pick<JobBody, 'topic' | 'participantId'> {
   const participantId = formText(form, 'participantId')
   return {
     topic: formText(form, 'topic'),
-    payload: objectIn(formText(form, 'payload')),
     ...(participantId === '' ? {} : { participantId }),
   }
 }
 
-/** Parses a JSON object. The server checks its values. */
-function objectIn(text: string): JobBody['payload'] {
+/** Returns the text of a JSON object. The server checks its values. */
+function payloadIn(form: FormData): string {
+  const text = formText(form, 'payload')
   let value: unknown
   try {
     value = JSON.parse(text)
   } catch {
     value = undefined
   }
-  if (isObject(value)) return value
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return text
   throw invalid('The payload is not a JSON object', 'Expected an object such as {"report": "daily"}.')
-}
-
-function isObject(value: unknown): value is JobBody['payload'] {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function missedRunsIn(form: FormData): keyof typeof MISSED {
