@@ -137,5 +137,6 @@ test('pageForAlert returns a page for fifteen alert rules and undefined for all 
     'SymphonySchedulerLate',
   ])
   expect(pageForAlert('SymphonyDispatchFrozen')?.href).toBe('#/dispatch')
+  expect(pageForAlert('SymphonyInboxDead')?.href).toBe('#/inbox?state=dead')
   expect(pageForAlert('constructor')).toBeUndefined()
 })

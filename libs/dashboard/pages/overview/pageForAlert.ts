@@ -22,7 +22,7 @@ const PAGES: ReadonlyMap<string, AlertPage> = new Map([
   ['SymphonyMessagesLate', { title: 'Due messages', href: pathTo(['payments'], { kind: 'message', state: 'DUE' }) }],
   ['SymphonyMessagesFailed', { title: 'Failed messages', href: pathTo(['dlq'], { kind: 'message' }) }],
   ['SymphonyEndingContradicted', { title: 'Contradictions', href: pathTo(['contradictions']) }],
-  ['SymphonyInboxDead', { title: 'Dead messages', href: pathTo(['inbox']) }],
+  ['SymphonyInboxDead', { title: 'Dead messages', href: pathTo(['inbox'], { state: 'dead' }) }],
   ['SymphonySchedulerLate', { title: 'Jobs and timers', href: pathTo(['scheduler']) }],
 ])
 
