@@ -6,6 +6,7 @@ import { failInboxMessages } from '../../libs/inbox/index.js'
 import { LedgerProjector } from '../../libs/ledger/index.js'
 import { ALERT_RULES } from '../../libs/observability/index.js'
 import {
+  cancelOutboxItem,
   declareOutboxRails,
   DestinationHash,
   DestinationHasher,
@@ -616,6 +617,21 @@ test('bulk actions hold, release or cancel the selection and list refusals; Stop
   await page.keyboard.press('Escape')
   await page.unroute('**/cancel')
   expect([await states(), requests]).toEqual([['DUE', 'FAILED', 'FAILED'], 2])
+})
+
+test('the Payments page offers no action for a row whose state changed after it was read', async () => {
+  const { railType, outboxId } = await enqueue(fixture.db)
+  const { page, goTo } = olga
+  await goTo(`payments?rail=${railType}`)
+  await page.locator('.vlist-row [data-state=DUE]').waitFor()
+  await page.getByRole('checkbox', { name: /^Select all / }).check()
+  await page.getByRole('button', { name: 'Cancel 1' }).waitFor()
+  await page.route('**/v1/outbox?*', (route) => route.abort())
+  const { control } = await apiRolesOf(fixture.db)
+  await cancelOutboxItem(control({ owner: 'pavel', apiKey: null }), outboxId, 'the order was cancelled')
+  await page.locator('.vlist-row [data-state=FAILED]').waitFor()
+  expect(await page.getByRole('group', { name: 'Selected payments' }).getByRole('button').allInnerTexts()).toEqual([])
+  await page.unroute('**/v1/outbox?*')
 })
 
 test('a rail is paused and resumed from the overview, with actor and reason', async () => {

@@ -47,7 +47,7 @@ export function Payments() {
   const [destination, setDestination] = useState('')
   const filter = { ...filterOf(route.value.query), ...(destination === '' ? {} : { destination }) }
   const key = JSON.stringify(filter)
-  const payments = usePages<OutboxItem>(key, (cursor, signal) =>
+  const payments = usePages<Row>(key, (cursor, signal) =>
     listPayments({ ...toQuery(filter), limit: PAGE_SIZE, ...(cursor === undefined ? {} : { cursor }) }, signal),
   )
   const selection = useSelection(key)
@@ -72,7 +72,11 @@ export function Payments() {
       <Counts filter={filter} />
       <section class="panel" aria-label="Payments">
         {problem === undefined ? null : <ProblemNote problem={problem} onRetry={payments.refresh} />}
-        <SelectionBar rows={rows.map((item) => ({ item }))} selection={selection} onDone={payments.refresh} />
+        <SelectionBar
+          rows={rows.map((item) => ({ item, isOutdated: item.isOutdated === true }))}
+          selection={selection}
+          onDone={payments.refresh}
+        />
         {rows.length > 0 ? (
           <VirtualList
             label="payments"
@@ -103,6 +107,9 @@ export function Payments() {
     </>
   )
 }
+
+/** Payment of the list. `isOutdated`: an event has changed its state since it was read, and not its other fields. */
+type Row = OutboxItem & { readonly isOutdated?: boolean }
 
 /** Filters in the address, so that a bookmark or link opens the same view. */
 type Filter = PaymentFilter & TimeRange
@@ -165,7 +172,7 @@ function isCounted(state: string): state is keyof typeof COUNTED {
 const COUNT_EVERY_MS = 10_000
 
 /** Updates loaded rows by events. Loads new payments while the list is scrolled to the top. */
-function useLiveRows(payments: PagesHandle<OutboxItem>): void {
+function useLiveRows(payments: PagesHandle<Row>): void {
   useFreshPages(payments, () => (document.querySelector('.vlist-scroll')?.scrollTop ?? 0) === 0)
   useEffect(
     () =>
@@ -179,8 +186,8 @@ function useLiveRows(payments: PagesHandle<OutboxItem>): void {
   )
 }
 
-function withState(row: OutboxItem, state: OutboxItem['state'] | undefined): OutboxItem {
-  return state === undefined || state === row.state ? row : { ...row, state }
+function withState(row: Row, state: OutboxItem['state'] | undefined): Row {
+  return state === undefined || state === row.state ? row : { ...row, state, isOutdated: true }
 }
 
 interface PaymentFiltersProps {

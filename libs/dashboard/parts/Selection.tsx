@@ -112,7 +112,9 @@ export function SelectionBar({ rows, selection, onDone }: SelectionBarProps) {
           {one.word} {count(one.rows.length)}
         </button>
       ))}
-      {selected.length > 0 && offered.length === 0 ? <span class="quiet">Their states allow no action.</span> : null}
+      {selected.length > 0 && offered.length === 0 ? (
+        <span class="quiet">Their states allow no action, or changed since the list was read.</span>
+      ) : null}
       {asked === null ? null : (
         <BulkDialog
           {...asked}

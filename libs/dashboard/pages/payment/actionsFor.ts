@@ -35,6 +35,8 @@ function hasBadPayload({ lastErrorCode }: OutboxItem): boolean {
 /** Payment in a list. Redrives, replacement and proposal are absent if the list does not have them. */
 export interface SelectableRow {
   readonly item: OutboxItem
+  /** Whether an event has changed the state since the item was read, so that its other fields are old. */
+  readonly isOutdated?: boolean
   readonly proposal?: Proposal | null
   readonly redrivenAs?: readonly string[]
   readonly replacedBy?: string | null
@@ -44,7 +46,8 @@ export interface SelectableRow {
  * Returns the bulk actions for a row. A hold with a known outcome can also be released, which one person may decide.
  */
 export function bulkActionsFor(row: SelectableRow): readonly BulkAction[] {
-  const { item, proposal = null, redrivenAs = [], replacedBy = null } = row
+  const { item, isOutdated = false, proposal = null, redrivenAs = [], replacedBy = null } = row
+  if (isOutdated) return []
   const isSentAgain = redrivenAs.length > 0 || replacedBy !== null
   const actions = actionsFor(item, proposal !== null).flatMap((action): readonly BulkAction[] => {
     if (action === 'return' || action === 'replace' || (action === 'redrive' && isSentAgain)) return []
