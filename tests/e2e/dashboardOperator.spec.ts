@@ -436,7 +436,13 @@ test('a new payment on a real rail needs all fields, a confirmation and a second
   // The form does not continue with an empty instruction id.
   await dialog.getByRole('button', { name: 'Continue' }).click()
   expect(await dialog.getByRole('button', { name: 'Propose this payment' }).count()).toBe(0)
-  await dialog.getByLabel('Instruction id').fill(instructionId)
+  const id = dialog.getByLabel('Instruction id')
+  // A header of the request contains the id, and cannot contain this dash.
+  await id.fill('rent–2026-11')
+  await page.keyboard.press('Enter')
+  expect(await dialog.getByRole('button', { name: 'Propose this payment' }).count()).toBe(0)
+  expect(await dialog.locator('input:invalid').getAttribute('name')).toBe('instruction')
+  await id.fill(` ${instructionId} `)
   await page.keyboard.press('Enter')
   await dialog.getByText('This is not a simulation.').waitFor()
   expect(await dialog.innerText()).toMatch(

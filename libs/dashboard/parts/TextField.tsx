@@ -11,6 +11,9 @@ interface TextFieldProps {
   readonly isDate?: boolean
 }
 
+/** An id of printable ASCII, with spaces around it, which `formText` removes. */
+export const ID_PATTERN = '\\s*[!-~]{1,128}\\s*'
+
 /** Field of a form for a name, a number or a date. */
 export function TextField({
   name,
@@ -33,7 +36,7 @@ export function TextField({
         autocomplete="off"
         required={required}
         {...(isDate ? { type: 'date' as const } : {})}
-        {...(pattern === undefined ? {} : { pattern })}
+        {...(pattern === undefined ? {} : { pattern, title: hint })}
         {...(preset === undefined ? {} : { defaultValue: preset })}
       />
       {hint === undefined ? null : <span class="hint">{hint}</span>}

@@ -3,6 +3,7 @@ import { navigate, pathTo } from '../../app/router.js'
 import { enqueuePayment } from '../../data/api.js'
 import { boundTo } from '../../data/me.js'
 import { SIMULATED } from '../../parts/PaymentFilters.js'
+import { ID_PATTERN } from '../../parts/TextField.js'
 import { ActionForm } from '../../parts/ActionForm.js'
 import { formText } from '../../parts/formText.js'
 import { ReasonField } from '../../parts/ReasonDialog.js'
@@ -79,7 +80,8 @@ function Fields({ isSimulated }: { readonly isSimulated: boolean }) {
           name="instruction"
           label="Instruction id"
           value=""
-          hint="Identifies the payment for ever. The same id again is the same payment, not a second one."
+          hint="1 to 128 printable ASCII characters without spaces. Identifies the payment for ever: the same id again is the same payment."
+          pattern={ID_PATTERN}
         />
       )}
       <div class="row">
@@ -150,10 +152,11 @@ interface FieldProps {
   readonly label: string
   readonly value: string
   readonly hint?: string
+  readonly pattern?: string
   readonly inputMode?: 'decimal'
 }
 
-function Field({ name, label, value, hint, inputMode }: FieldProps) {
+function Field({ name, label, value, hint, pattern, inputMode }: FieldProps) {
   return (
     <div class="field">
       <label for={`enqueue-${name}`}>{label}</label>
@@ -164,6 +167,7 @@ function Field({ name, label, value, hint, inputMode }: FieldProps) {
         defaultValue={value}
         required
         autocomplete="off"
+        {...(pattern === undefined ? {} : { pattern, title: hint })}
         {...(inputMode === undefined ? {} : { inputMode })}
       />
       {hint === undefined ? null : <span class="hint">{hint}</span>}

@@ -12,7 +12,7 @@ import { SIMULATED } from '../../parts/PaymentFilters.js'
 import { Money } from '../../parts/Money.js'
 import { ReasonField } from '../../parts/ReasonDialog.js'
 import { ResourceView } from '../../parts/ResourceView.js'
-import { TextField } from '../../parts/TextField.js'
+import { ID_PATTERN, TextField } from '../../parts/TextField.js'
 import { indented } from './LedgerPanel.js'
 
 interface ReplaceDialogProps {
@@ -70,7 +70,8 @@ export function ReplaceDialog({ item, onClose, onDone }: ReplaceDialogProps) {
               name="instructionId"
               label="New instruction id"
               preset={`${instructionId.slice(0, 116)}-corrected`}
-              hint="Identifies the new payment for ever."
+              hint="1 to 128 printable ASCII characters without spaces. Identifies the new payment for ever."
+              pattern={ID_PATTERN}
               required
             />
             <div class="field">
