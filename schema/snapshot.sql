@@ -3039,7 +3039,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 716ef52eded021082fa5ee2aaab384c22ff742b358fc8238ddee208b6d458ad2
+-- body: sha256 7a683c59ad6c1c30b53f6c385ed1fb01c48f6e3649a65faf7f9e20da7b1f0b99
 COMMENT ON FUNCTION hold_outbox_redrives(uuid, text) IS 'Internal: holds the open redrive and the open replacement of a payment that a late report says the rail paid.';
 
 -- function inbox_content_hash(text, text) of symphony_owner

@@ -9,11 +9,13 @@ import {
   recordLateOutcome,
   renewOutboxLease,
   repairExpiredLeases,
+  type ClaimedItem,
 } from '../../libs/outbox/index.js'
 import { useTestDatabase } from '../support/database.js'
 import {
   buildInstruction,
   claim,
+  claimOnly,
   complete,
   enqueue,
   enqueueAndClaim,
@@ -23,6 +25,7 @@ import {
   sequenceOf,
   WORKER,
 } from '../support/outboxItems.js'
+import { approve, createPerson, propose } from '../support/outboxPeople.js'
 import { failureOf, openConnection, race, type Connection } from '../support/race.js'
 
 /**
@@ -33,6 +36,9 @@ import { failureOf, openConnection, race, type Connection } from '../support/rac
 const db = await useTestDatabase()
 
 const SERIALIZATION_FAILURE = { sqlstate: '40001', disposition: 'retry' }
+
+const rita = await createPerson(db, 'rita')
+const sam = await createPerson(db, 'sam')
 
 type Lease = { readonly outboxId: string; readonly leaseToken: string }
 
@@ -269,6 +275,29 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('transactions under %
     ])
   })
 
+  test.for([
+    [
+      'replacement',
+      ({ outboxId: replaces, participantId, railType }: ClaimedItem) =>
+        enqueue(db, { participantId, railType, replaces }),
+    ],
+    ['redrive', redrive],
+  ] as const)('a late success fails after a %s (40001); a retry holds that item', async ([, sendAgain]) => {
+    const lease = await enqueueAndClaim(db)
+    await complete(db, lease, { state: 'FAILED' })
+    await redrive(lease)
+    const redriven = await claimOnly(db, lease.railType)
+    await complete(db, redriven, { state: 'FAILED' })
+    const connection = await oldSnapshot('symphony_executor')
+    const { outboxId } = await sendAgain(redriven)
+    const report = () => recordLateOutcome(connection, WORKER, { ...lease, state: 'DISPATCHED' })
+    expect(await failureOf(report())).toMatchObject(SERIALIZATION_FAILURE)
+    await connection.query('ROLLBACK')
+    expect(await retrying(connection, report)).toMatchObject({ eventType: 'TERMINAL_BLOCKED' })
+    expect(await pendingRow(db, outboxId)).toMatchObject({ hold_reason: 'EARLIER_ITEM_PAID' })
+    await connection.close()
+  })
+
   test('calls that are not concurrent return the same answers as under READ COMMITTED', async () => {
     const ingest = await openConnection(db, 'symphony_ingest')
     const executor = await openConnection(db, 'symphony_executor')
@@ -319,6 +348,12 @@ test('an enqueue under READ UNCOMMITTED succeeds without a retry, as under READ 
   expect(values.filter(({ created }) => created)).toEqual([])
   await first.close()
 })
+
+/** Redrives a FAILED item. Returns the new item. */
+async function redrive({ outboxId }: ClaimedItem): Promise<{ readonly outboxId: string }> {
+  const { redrivenAs } = await approve(sam, await propose(rita, outboxId, 'REDRIVE'))
+  return { outboxId: redrivenAs! }
+}
 
 /** Returns the SQLSTATE of a driver error. The test sends COMMIT itself, so its failure is no DatabaseError. */
 function sqlstateOf(error: unknown): unknown {

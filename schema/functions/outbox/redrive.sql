@@ -255,6 +255,13 @@ BEGIN
     v_payment := outbox_replacement(v_payment);
     PERFORM lock_outbox_payment(v_payment);
   END LOOP;
+  -- A REPEATABLE READ snapshot misses a later redrive or replacement. Both take a sequence number of this participant,
+  -- so that locking the participant's row raises 40001.
+  IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+    PERFORM 1 FROM participant_outbox_sequences s
+    JOIN payment_outbox_identities i ON i.participant_id = s.participant_id
+    WHERE i.outbox_id = p_outbox_id FOR SHARE OF s;
+  END IF;
 END
 $$;
 COMMENT ON FUNCTION hold_outbox_redrives(uuid, text) IS
