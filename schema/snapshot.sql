@@ -4468,7 +4468,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 3f41181d08e24826c12d47f8a5ad10c2d0a6a8bb8f91c153299502a0e3ffb4e9
+-- body: sha256 be49c62b4b0d1aa3110333f19c216578b5af90f74dd7049815b197ee37a5a4b7
 COMMENT ON FUNCTION return_reversed_payment(reconciliation_entries) IS 'Internal: records the return of a reversed payment, or says in a note why not.';
 
 -- function review_outbox_contradiction(uuid, text) of symphony_owner

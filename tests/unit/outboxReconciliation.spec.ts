@@ -387,6 +387,16 @@ describe('a reversal on a statement', () => {
     expect(reversed!.detail.note).toContain(note)
   })
 
+  test('records no return of an encrypted payment if a finding says that its amount differs', async () => {
+    const { outboxId, railType } = await enqueuePaid(db, { payload: { amount: { secret: 'x' }, currency: 'EUR' } })
+    const uploadId = await stageEntries(control, [{ outboxId, amount: '1000' }])
+    await call(control, 'annotate_reconciliation_payments', [uploadId, [outboxId], ['100'], ['EUR'], [true]])
+    await finish(control, uploadId, railType, { entries: 1 })
+    const run = await reconcileEntries(db, railType, [{ outboxId, kind: 'reversal', amount: '1000' }])
+    expect(await eventRows(db, outboxId)).toEqual([])
+    expect((await findingsOf(db, run.runId))[0]!.detail.note).toContain('another amount')
+  })
+
   test('records no return if its entry is a debit', async () => {
     const { outboxId, railType } = await enqueuePaid(db)
     const run = await reconcileEntries(db, railType, [{ outboxId, kind: 'debit_reversal' }], { to: daysFromNow(-0.5) })

@@ -135,7 +135,11 @@ BEGIN
   IF v_debits.debits > 1 THEN
     RETURN jsonb_build_object('note', 'No return was recorded: the bank paid twice, and this may correct it.');
   END IF;
-  IF (v_payment ->> 'amount')::numeric <> v_debits.amount OR v_payment ->> 'currency' <> v_debits.currency THEN
+  -- SQL cannot read an encrypted amount. The run that compared the debit could, and recorded a finding.
+  IF (v_payment ->> 'amount')::numeric <> v_debits.amount OR v_payment ->> 'currency' <> v_debits.currency
+    OR EXISTS (
+      SELECT 1 FROM reconciliation_findings f WHERE f.outbox_id = p_entry.outbox_id AND f.kind = 'amount_differs')
+  THEN
     RETURN jsonb_build_object('note', 'No return was recorded: the bank paid another amount, and this may correct it.');
   END IF;
   BEGIN
