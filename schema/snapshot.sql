@@ -3167,7 +3167,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 3cdff6388ea3668a3c09a96bcb2c6d8d562cd02979521fd3726b4c50bfb37eee
+-- body: sha256 7d1c6e7e7c9d7b76d207baf1bc0a0e8f8d62986a6ff3d694342d7b859c29453e
 COMMENT ON FUNCTION judge_reconciled_payments(uuid, text) IS 'Internal: compares each payment that an upload names with the booked debits of all runs.';
 
 -- function late_paid_item(uuid) of symphony_owner
@@ -3863,7 +3863,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 51e9dd1aca9e13faf06ec7c6b9acaa4329c143c9556b9211ec633374be871223
+-- body: sha256 cfa5a8934f35d95de1427a41b2f66a33160cfe637c6a993cb465df50ae3bb552
 COMMENT ON FUNCTION propose_paid_payment(uuid, reconciliation_runs) IS 'Internal: proposes DISPATCHED for a held payment that the bank paid, or says in a note why not.';
 
 -- function propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid, text) of symphony_owner
@@ -4687,7 +4687,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 a57d29c8385d58f469da01809de1a1b94da192a318c6eae45ae467df24ea484f
+-- body: sha256 5e23b9428390323f7e880f03dcc5ad18890aec07183b6559c7c40a5dbe585096
 COMMENT ON FUNCTION unreadable_reconciliation_payments(uuid, text, integer, uuid) IS 'Returns the payments of an upload whose amount or currency SQL cannot read, in the order of their ids.';
 
 -- function unserved_outbox_rails(text[]) of symphony_owner

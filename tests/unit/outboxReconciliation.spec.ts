@@ -123,6 +123,25 @@ describe('finish_reconciliation', () => {
     expect(await ledger(db, failed.outboxId)).toEqual(['1 FAILED'])
   })
 
+  test('reports another amount of a FAILED, pending or held payment too, and proposes no decision', async () => {
+    const given = { railType: rail(), payload: PAYLOAD }
+    const failed = await enqueueFailed(db, given)
+    const pending = await enqueue(db, given)
+    const held = await enqueueHeld(db, rita, given)
+    const run = await reconcileEntries(db, given.railType, [
+      { outboxId: failed.outboxId, amount: '99' },
+      { outboxId: pending.outboxId, currency: 'USD' },
+      { outboxId: held.outboxId, amount: null },
+    ])
+    expect(run.counts).toEqual({ ...NOTHING, paidNotRecorded: 3, amountDiffers: 3 })
+    const found = await findingsOf(db, run.runId)
+    const differing = found.filter(({ kind }) => kind === 'amount_differs')
+    expect(differing.map(({ severity }) => severity)).toEqual(Array(3).fill('critical'))
+    const ofHeld = found.find(({ kind, outboxId }) => kind === 'paid_not_recorded' && outboxId === held.outboxId)
+    expect(ofHeld!.detail).toMatchObject({ note: expect.stringContaining('another amount') })
+    expect(await count('payment_outbox_proposals', `outbox_id = '${held.outboxId}'`)).toBe(0)
+  })
+
   test('reports a payment again when it has become FAILED since the first report', async () => {
     const item = await enqueue(db, { payload: PAYLOAD })
     const entry = { outboxId: item.outboxId, bankReference: 'B-1' }

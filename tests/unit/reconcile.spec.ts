@@ -17,7 +17,7 @@ import {
   type StatementEntry,
 } from '../../libs/reconciliation/index.js'
 import { useTestDatabase } from '../support/database.js'
-import { buildInstruction, type Enqueued } from '../support/outboxItems.js'
+import { buildInstruction, claimOnly, complete, type Enqueued } from '../support/outboxItems.js'
 import { createPerson, enqueueFailed, enqueueHeld, enqueuePaid } from '../support/outboxPeople.js'
 import { buildMasterKey, ProtectionFixture } from '../support/protectionFixture.js'
 
@@ -350,11 +350,15 @@ describe('a rail that lists its payments', () => {
 
 const PAYLOAD = { amount: '10.50', currency: 'EUR', destination: 'account-1' }
 
-/** Pays an amount that is encrypted in the database. */
-async function encrypted(amount: string) {
+function encryptingRail() {
   const type = `vault-${randomUUID()}`
   const fields = { '/amount': 'encrypted', '/currency': 'encrypted' } as const
-  const fixture = new ProtectionFixture(db, [buildMasterKey('k1')], { type, fields })
+  return { type, fixture: new ProtectionFixture(db, [buildMasterKey('k1')], { type, fields }) }
+}
+
+/** Pays an amount that is encrypted in the database. */
+async function encrypted(amount: string) {
+  const { type, fixture } = encryptingRail()
   const instruction = buildInstruction({ railType: type, payload: { ...PAYLOAD, amount } })
   const { outboxId } = await fixture.enqueue(instruction)
   await fixture.relay()
@@ -389,6 +393,19 @@ describe('amounts that the database cannot read, in a reconciliation', () => {
     const { type, outboxId, fixture } = await encrypted(amount)
     const result = await run(type, [debit(outboxId)], { tools: { vault: fixture.vault } })
     expect(result.counts).toEqual({ ...NOTHING, ...counts })
+  })
+
+  test.each([
+    ['FAILED', { state: 'FAILED', errorCode: 'REFUSED' }],
+    ['held', { state: 'RETRYABLE', outcomeUnknown: true, holdReason: 'no answer' }],
+  ] as const)('of a %s payment are compared too, and not refused without the keys', async (_, outcome) => {
+    const { type, fixture } = encryptingRail()
+    const { outboxId } = await fixture.enqueue(buildInstruction({ railType: type, payload: PAYLOAD }))
+    await complete(db, await claimOnly(db, type), outcome)
+    const without = await run(type, [debit(outboxId, { amount: '10.05' })], { dryRun: true })
+    expect(without.counts).toEqual({ ...NOTHING, paidNotRecorded: 1 })
+    const { counts } = await run(type, [debit(outboxId, { amount: '10.05' })], { tools: { vault: fixture.vault } })
+    expect(counts).toEqual({ ...NOTHING, paidNotRecorded: 1, amountDiffers: 1 })
   })
 
   test('are decrypted with a single read of all data keys', async () => {

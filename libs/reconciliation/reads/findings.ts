@@ -228,13 +228,22 @@ export interface DispatchedPayment {
   readonly payload: JsonObject
 }
 
-const PAYMENT_COLUMNS = `a.attempt_id AS "attemptId", a.outbox_id AS "outboxId", a.instruction_id AS "instructionId",
+const PAYMENT_COLUMNS = `a.outbox_id AS "outboxId", a.instruction_id AS "instructionId",
   a.idempotency_key AS "idempotencyKey", a.payload`
 
-export async function readPaymentsById(role: Queryable, outboxIds: readonly string[]): Promise<DispatchedPayment[]> {
-  const { rows } = await role.query<DispatchedPayment>(
-    `SELECT ${PAYMENT_COLUMNS} FROM ${qualify(role, 'payment_outbox_attempts')} a
-     WHERE a.outbox_id = ANY ($1::uuid[]) AND a.state = 'DISPATCHED'`,
+/** Payment in any state, with the enqueued payload. */
+export interface LedgerPayment extends Omit<DispatchedPayment, 'attemptId'> {
+  readonly isDispatched: boolean
+}
+
+export async function readPaymentsById(role: Queryable, outboxIds: readonly string[]): Promise<LedgerPayment[]> {
+  const { rows } = await role.query<LedgerPayment>(
+    `SELECT ${PAYMENT_COLUMNS}, a.state = 'DISPATCHED' AS "isDispatched"
+     FROM ${qualify(role, 'payment_outbox_attempts')} a
+     WHERE a.outbox_id = ANY ($1::uuid[]) AND a.state IN ('DISPATCHED', 'FAILED')
+     UNION ALL
+     SELECT ${PAYMENT_COLUMNS}, false FROM ${qualify(role, 'payment_outbox_pending')} a
+     WHERE a.outbox_id = ANY ($1::uuid[])`,
     [outboxIds],
   )
   return rows
@@ -254,7 +263,7 @@ export async function readPaymentsOf(
   // Attempt ids are UUIDs of version 7, which begin with a time, so a range of ids limits the scan. The extra hour
   // covers a clock that was set back.
   const { rows } = await role.query<DispatchedPayment>(
-    `SELECT ${PAYMENT_COLUMNS} FROM ${qualify(role, 'payment_outbox_attempts')} a
+    `SELECT a.attempt_id AS "attemptId", ${PAYMENT_COLUMNS} FROM ${qualify(role, 'payment_outbox_attempts')} a
      WHERE a.attempt_id >= ${minUuidV7At(`$2::timestamptz - interval '1 hour'`)}
        AND a.attempt_id < ${minUuidV7At(`$3::timestamptz + interval '1 hour'`)}
        AND ($4::uuid IS NULL OR a.attempt_id > $4::uuid)

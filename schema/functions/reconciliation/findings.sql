@@ -171,6 +171,9 @@ DECLARE
   v_entry reconciliation_entries;
   v_proposal_id uuid;
 BEGIN
+  IF EXISTS (SELECT 1 FROM reconciliation_findings f WHERE f.outbox_id = p_outbox_id AND f.kind = 'amount_differs') THEN
+    RETURN jsonb_build_object('note', 'No decision was proposed: the bank paid another amount. Ask the bank first.');
+  END IF;
   SELECT * INTO v_entry FROM reconciliation_entries d WHERE d.outbox_id = p_outbox_id AND d.kind = 'payout' LIMIT 1;
   BEGIN
     PERFORM lock_held_outbox_item(p_outbox_id, p_run.actor, 'DISPATCHED');

@@ -3,7 +3,7 @@
 -- Per payment, from the booked debits that any run has seen:
 --   paid_twice          two or more debits
 --   paid_not_recorded   one debit, and the payment is not DISPATCHED
---   amount_differs      one debit with another amount or currency
+--   amount_differs      one debit with another amount or currency, whatever the state of the payment
 --   matched             one debit, DISPATCHED, same amount and currency
 --   recorded_not_paid   DISPATCHED in the checked time, no debit
 -- Per entry: reversed (the bank returned the money) and unknown_entry (a debit without a reference of ours).
@@ -314,7 +314,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: batch
   SELECT count(*) FILTER (WHERE j.verdict = 'matched'), array_agg(j.outbox_id) FILTER (WHERE j.verdict = 'twice'),
-    array_agg(j.outbox_id) FILTER (WHERE j.verdict = 'differs'),
+    array_agg(j.outbox_id) FILTER (WHERE j.verdict = 'differs' OR j.differs),
     array_agg(j.outbox_id) FILTER (WHERE j.verdict = 'unreadable'),
     array_agg(j.outbox_id) FILTER (WHERE j.verdict = 'failed'),
     array_agg(j.outbox_id) FILTER (WHERE j.verdict = 'pending'),
@@ -327,11 +327,14 @@ AS $$
         WHEN a.state IS NULL THEN CASE WHEN q.hold_reason IS NULL THEN 'pending' ELSE 'held' END
         -- An annotation without an amount means that no key can decrypt the amount any more, so there is nothing to
         -- compare.
-        WHEN COALESCE(n.amount, a.amount) IS NULL OR COALESCE(n.currency, a.currency) IS NULL
+        WHEN p.amount IS NULL OR p.currency IS NULL
           THEN CASE WHEN n.covered IS NULL THEN 'unreadable' ELSE 'matched' END
-        WHEN e.amount = COALESCE(n.amount, a.amount) AND e.currency = COALESCE(n.currency, a.currency) THEN 'matched'
+        WHEN e.amount = p.amount AND e.currency = p.currency THEN 'matched'
         ELSE 'differs'
-      END AS verdict
+      END AS verdict,
+      -- Also of a payment that is not DISPATCHED, if its amount can be read.
+      e.debits = 1 AND NOT t.is_matched AND p.amount IS NOT NULL AND p.currency IS NOT NULL
+        AND (e.amount = p.amount AND e.currency = p.currency) IS NOT TRUE AS differs
     FROM (
       -- If several entries name a payment, the verdict is twice, whichever entry is taken. Sorted by id, because the
       -- rows that the next joins read are in this order too.
@@ -348,13 +351,17 @@ AS $$
       WHERE NOT t.is_matched AND s.outbox_id = t.outbox_id AND s.state IN ('DISPATCHED', 'FAILED') OFFSET 0
     ) a ON true
     LEFT JOIN LATERAL (
-      SELECT p.hold_reason FROM payment_outbox_pending p
-      WHERE NOT t.is_matched AND a.state IS NULL AND p.outbox_id = t.outbox_id OFFSET 0
+      SELECT w.hold_reason, payload_amount(w.payload) AS amount, payload_currency(w.payload) AS currency
+      FROM payment_outbox_pending w
+      WHERE NOT t.is_matched AND a.state IS NULL AND w.outbox_id = t.outbox_id OFFSET 0
     ) q ON true
     LEFT JOIN LATERAL (
       SELECT x.amount, x.currency, x.covered FROM reconciliation_upload_payments x
       WHERE NOT t.is_matched AND x.upload_id = p_upload_id AND x.outbox_id = t.outbox_id OFFSET 0
     ) n ON true
+    CROSS JOIN LATERAL (
+      SELECT COALESCE(n.amount, a.amount, q.amount) AS amount, COALESCE(n.currency, a.currency, q.currency) AS currency
+    ) p
   ) j
 $$;
 COMMENT ON FUNCTION judge_reconciled_payments(uuid, text) IS

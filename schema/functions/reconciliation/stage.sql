@@ -155,7 +155,10 @@ BEGIN
   FROM reconciliation_uploads u
   CROSS JOIN LATERAL (
     SELECT t.payload FROM payment_outbox_attempts t
-    WHERE t.outbox_id = u.outbox_id AND t.state = 'DISPATCHED' OFFSET 0
+    WHERE t.outbox_id = u.outbox_id AND t.state IN ('DISPATCHED', 'FAILED')
+    UNION ALL
+    SELECT p.payload FROM payment_outbox_pending p WHERE p.outbox_id = u.outbox_id
+    OFFSET 0
   ) a
   WHERE u.upload_id = p_upload_id AND u.rail_type = p_rail_type AND u.kind = 'payout' AND NOT u.is_matched
     AND u.outbox_id > COALESCE(p_after, '00000000-0000-0000-0000-000000000000')
