@@ -3863,7 +3863,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 cfa5a8934f35d95de1427a41b2f66a33160cfe637c6a993cb465df50ae3bb552
+-- body: sha256 77e71f2e254851af5840662029de79f01af328ad5d7bb5cf72de4b229e0eaa90
 COMMENT ON FUNCTION propose_paid_payment(uuid, reconciliation_runs) IS 'Internal: proposes DISPATCHED for a held payment that the bank paid, or says in a note why not.';
 
 -- function propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid, text) of symphony_owner

@@ -480,6 +480,27 @@ describe('a held payment that the bank paid', () => {
     ])
   })
 
+  test('gets a proposal without amount and texts of the entry, because every reader sees proposals', async () => {
+    const railType = rail()
+    const entries: TestEntry[] = []
+    for (const bankReference of ['B-77', null]) {
+      const { outboxId } = await enqueueHeld(db, rita, { railType, payload: PAYLOAD })
+      entries.push({ outboxId, bankReference, reference: 'Rent of Jane Doe', bookedOn: '2026-02-03' })
+    }
+    const { runId } = await reconcileEntries(db, railType, entries)
+    const { rows } = await db.queryNoRole(
+      `SELECT reason, rail_reference FROM payment_outbox_proposals JOIN payment_outbox_identities USING (outbox_id)
+       WHERE rail_type = $1 ORDER BY outbox_id`,
+      [railType],
+    )
+    const reasonOf = (n: number) =>
+      `The bank booked a debit on 2026-02-03. Reconciliation run ${runId}, entry ${n} of the statement.`
+    expect(rows).toEqual([
+      { reason: reasonOf(1), rail_reference: 'B-77' },
+      { reason: reasonOf(2), rail_reference: entries[1]!.outboxId },
+    ])
+  })
+
   test('keeps an open proposal, and the finding names the existing proposal', async () => {
     const held = await enqueueHeld(db, rita, { payload: PAYLOAD })
     const { proposal_id: open } = (

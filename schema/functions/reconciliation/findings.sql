@@ -161,7 +161,8 @@ COMMENT ON FUNCTION return_reversed_payment(reconciliation_entries) IS
   'Internal: records the return of a reversed payment, or says in a note why not.';
 
 -- A statement ends no payment: it only proposes DISPATCHED for a held one. Two people other than the run's actor must
--- approve, because the actor may be a machine.
+-- approve, because the actor may be a machine. Every reader sees the proposal. So it contains no amount, and only the
+-- bank's reference of the entry.
 CREATE OR REPLACE FUNCTION propose_paid_payment(p_outbox_id uuid, p_run reconciliation_runs) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -179,9 +180,9 @@ BEGIN
     PERFORM lock_held_outbox_item(p_outbox_id, p_run.actor, 'DISPATCHED');
     PERFORM require_no_open_proposal(p_outbox_id);
     v_proposal_id := propose_outbox_decision(p_outbox_id, 'DISPATCHED', format(
-      'The bank booked %s %s on %s. Reconciliation run %s, entry %s of the statement.', v_entry.amount,
-      v_entry.currency, to_char(v_entry.booked_on, 'YYYY-MM-DD'), p_run.run_id, v_entry.position),
-      COALESCE(v_entry.bank_reference, v_entry.reference, p_outbox_id::text), p_run.actor, 2);
+      'The bank booked a debit on %s. Reconciliation run %s, entry %s of the statement.',
+      to_char(v_entry.booked_on, 'YYYY-MM-DD'), p_run.run_id, v_entry.position),
+      COALESCE(v_entry.bank_reference, p_outbox_id::text), p_run.actor, 2);
   EXCEPTION WHEN SQLSTATE 'P7001' OR SQLSTATE 'P7006' THEN
     RETURN jsonb_build_object('note', format('No decision was proposed: %s', SQLERRM));
   END;
