@@ -1123,6 +1123,31 @@ CREATE INDEX ix_reconciliation_open_findings_by_severity ON reconciliation_open_
 COMMENT ON INDEX ix_reconciliation_open_findings_by_severity IS 'Lists: open findings, the most severe and newest first. One entry per open finding.';
 COMMENT ON TABLE reconciliation_open_findings IS 'Findings that no person has closed, in a table of their own, so that the status does not read closed ones.';
 
+-- view reconciliation_payment_entries of symphony_owner
+CREATE VIEW reconciliation_payment_entries WITH (security_barrier=true) AS
+ SELECT e.run_id,
+    e.outbox_id,
+    r.rail_type,
+    e.kind,
+        CASE
+            WHEN NOT COALESCE(ARRAY[f.fields ->> '/amount'::text, f.fields ->> '/*'::text] && '{masked,forbidden,encrypted}'::text[], false) THEN e.amount
+            ELSE NULL::numeric
+        END AS amount,
+        CASE
+            WHEN NOT COALESCE(ARRAY[f.fields ->> '/currency'::text, f.fields ->> '/*'::text] && '{masked,forbidden,encrypted}'::text[], false) THEN e.currency
+            ELSE NULL::text
+        END AS currency,
+    e.booked_on,
+    e.valued_on,
+    e.return_code,
+    e."position",
+    r.created_at AS seen_at
+   FROM reconciliation_entries e
+     JOIN reconciliation_runs r ON r.run_id = e.run_id
+     LEFT JOIN outbox_rails f ON f.rail_type = r.rail_type
+  WHERE e.outbox_id IS NOT NULL;
+COMMENT ON VIEW reconciliation_payment_entries IS 'Bank entries that name a payment. Amount and currency are null if the field classes of the rail hide them.';
+
 -- table reconciliation_runs of symphony_owner
 CREATE TABLE reconciliation_runs (
   run_id uuid NOT NULL,
@@ -4938,7 +4963,7 @@ GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, 
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_topic, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_control;
 GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_topic, outcome_unknown, participant_id, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_readonly;
 GRANT SELECT (error_code, idempotency_key, instruction_id, is_message, outbox_id, participant_id, rail_reference, rail_type, returned, state) ON table payment_search TO symphony_readonly;
-GRANT SELECT (amount, booked_on, currency, entry_key, kind, occurrence, outbox_id, position, return_code, run_id, valued_on) ON table reconciliation_entries TO symphony_readonly;
+GRANT SELECT (booked_on, entry_key, kind, occurrence, outbox_id, position, return_code, run_id, valued_on) ON table reconciliation_entries TO symphony_readonly;
 GRANT SELECT (created_at, finding_id, finding_key, kind, outbox_id, run_id, severity) ON table reconciliation_findings TO symphony_readonly;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_readonly;
 GRANT SELECT (created_at, cron, delivery, job_name, missed_runs, next_due_at, participant_id, postponed_until, revision, schedule_error, state, time_zone, topic, updated_at) ON table scheduler_jobs TO symphony_readonly;
@@ -5032,6 +5057,9 @@ GRANT SELECT ON table reconciliation_findings TO symphony_control;
 GRANT SELECT ON table reconciliation_open_findings TO symphony_auditor;
 GRANT SELECT ON table reconciliation_open_findings TO symphony_control;
 GRANT SELECT ON table reconciliation_open_findings TO symphony_readonly;
+GRANT SELECT ON table reconciliation_payment_entries TO symphony_auditor;
+GRANT SELECT ON table reconciliation_payment_entries TO symphony_control;
+GRANT SELECT ON table reconciliation_payment_entries TO symphony_readonly;
 GRANT SELECT ON table reconciliation_runs TO symphony_auditor;
 GRANT SELECT ON table reconciliation_runs TO symphony_control;
 GRANT SELECT ON table reconciliation_runs TO symphony_readonly;

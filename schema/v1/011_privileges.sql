@@ -263,7 +263,8 @@ GRANT SELECT ON outbox_limits, outbox_limit_proposals, outbox_limit_usage
   TO symphony_control, symphony_auditor, symphony_readonly;
 
 -- Reconciliation: operators compare statements and close findings. Every reader sees runs and findings. Account and
--- references of an entry can identify a person, and the detail of a finding repeats them: dashboards read neither.
+-- references of an entry can identify a person, and the detail of a finding repeats them: dashboards read neither. They
+-- read amounts in reconciliation_payment_entries, which applies the field classes of the rail.
 GRANT EXECUTE ON FUNCTION
   stage_reconciliation_entries(text[], text[], text[], text[], text[], numeric[], text[], date[], date[], text[],
   bigint[], uuid),
@@ -276,11 +277,12 @@ GRANT EXECUTE ON FUNCTION
   close_reconciliation_finding(uuid, text)
 TO symphony_control;
 GRANT EXECUTE ON FUNCTION reconciliation_digests(uuid) TO symphony_control, symphony_auditor;
-GRANT SELECT ON reconciliation_runs, reconciliation_closings, reconciliation_open_findings
+GRANT SELECT ON reconciliation_runs, reconciliation_closings, reconciliation_open_findings,
+  reconciliation_payment_entries
   TO symphony_control, symphony_auditor, symphony_readonly;
 GRANT SELECT ON reconciliation_entries, reconciliation_findings TO symphony_control, symphony_auditor;
 GRANT SELECT (
-  entry_key, occurrence, run_id, kind, outbox_id, amount, currency, booked_on, valued_on, return_code, position
+  entry_key, occurrence, run_id, kind, outbox_id, booked_on, valued_on, return_code, position
 ) ON reconciliation_entries TO symphony_readonly;
 GRANT SELECT (
   finding_id, run_id, finding_key, kind, severity, outbox_id, created_at

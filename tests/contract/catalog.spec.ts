@@ -468,6 +468,7 @@ describe('views', () => {
       { view: 'outbox_queue_parts', options: ['security_barrier=true'], ownFunctions: 0 },
       { view: 'outbox_queue_status', options: ['security_barrier=true'], ownFunctions: 0 },
       { view: 'outbox_throughput', options: ['security_barrier=true'], ownFunctions: 0 },
+      { view: 'reconciliation_payment_entries', options: ['security_barrier=true'], ownFunctions: 0 },
       { view: 'scheduler_job_runs', options: null, ownFunctions: 0 },
       { view: 'scheduler_timers', options: null, ownFunctions: 0 },
       { view: 'supervisor_inbox_status', options: ['security_barrier=true'], ownFunctions: 0 },

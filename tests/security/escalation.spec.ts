@@ -131,6 +131,7 @@ const ATTEMPTS: readonly Attempt[] = [
     `SELECT $S.close_reconciliation_finding(gen_random_uuid(), 'x')`,
   ),
   attempt('auditor', 'a statement staged by an auditor', `SELECT $S.discard_reconciliation_upload(gen_random_uuid())`),
+  attempt('readonly', 'amounts that a rail hides', 'SELECT amount FROM $S.reconciliation_entries'),
   attempt('readonly', 'the references of bank entries', 'SELECT reference FROM $S.reconciliation_entries'),
   attempt('readonly', 'the detail of findings', 'SELECT detail FROM $S.reconciliation_findings'),
   attempt('control', 'a run of its own', 'DELETE FROM $S.reconciliation_runs'),

@@ -154,6 +154,7 @@ describe('PRIM-POSTGRES-SCHEMA-003 a deployment', () => {
       'reconciliation_entries',
       'reconciliation_findings',
       'reconciliation_open_findings',
+      'reconciliation_payment_entries',
       'reconciliation_runs',
       'reconciliation_upload_payments',
       'reconciliation_uploads',

@@ -175,6 +175,12 @@ describe('a statement uploaded over HTTP', () => {
     }
     const repeated = await bodyOf(await upload(file, { rail }))
     expect(repeated['findings']).toMatchObject([{ payment: { amount: '12.50' }, entries: [{ amount: '99.00' }] }])
+    const { rows } = await db
+      .as('symphony_readonly')
+      .query(`SELECT amount, currency FROM ${db.schema}.reconciliation_payment_entries WHERE outbox_id = $1`, [
+        outboxId,
+      ])
+    expect(rows).toEqual([{ amount: null, currency: 'EUR' }])
   })
 
   test('is answered with the first run when it is sent again', async () => {

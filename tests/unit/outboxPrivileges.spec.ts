@@ -81,11 +81,11 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   reconciliation_runs: { control: whole(), auditor: whole(), readonly: whole() },
   reconciliation_closings: { control: whole(), auditor: whole(), readonly: whole() },
   reconciliation_open_findings: { control: whole(), auditor: whole(), readonly: whole() },
-  // Bank references can contain names of people.
+  // Bank references can contain names of people, and a rail can hide the amount by its field classes.
   reconciliation_entries: {
     control: whole(),
     auditor: whole(),
-    readonly: except('account', 'bank_reference', 'reference'),
+    readonly: except('account', 'bank_reference', 'reference', 'amount', 'currency'),
   },
   reconciliation_findings: { control: whole(), auditor: whole(), readonly: except('detail') },
   reconciliation_uploads: {},
@@ -116,6 +116,7 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   supervisor_lease_status: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_operational_status: { control: whole(), auditor: whole(), readonly: whole() },
   outbox_throughput: { control: whole(), auditor: whole(), readonly: whole() },
+  reconciliation_payment_entries: { control: whole(), auditor: whole(), readonly: whole() },
 }
 
 /** Statements that change or lock a table, its rows or its definition. */

@@ -22,17 +22,11 @@ export interface PaymentEntry {
 /** Returns the first 100 bank entries of an item, in the order of their runs. */
 export async function readPaymentEntries(role: Queryable, outboxId: string): Promise<PaymentEntry[]> {
   const { rows } = await role.query<PaymentEntry>(
-    `SELECT e.run_id AS "runId", ${isoMicros('r.created_at')} AS "seenAt", e.kind,
-       CASE WHEN NOT COALESCE(ARRAY[f.fields ->> '/amount', f.fields ->> '/*'] && '{masked,forbidden,encrypted}', false)
-         THEN e.amount::text END AS amount,
-       CASE WHEN NOT COALESCE(ARRAY[f.fields ->> '/currency', f.fields ->> '/*'] && '{masked,forbidden,encrypted}', false)
-         THEN e.currency END AS currency,
+    `SELECT e.run_id AS "runId", ${isoMicros('e.seen_at')} AS "seenAt", e.kind, e.amount::text AS amount, e.currency,
        to_char(e.booked_on, 'YYYY-MM-DD') AS "bookedOn", to_char(e.valued_on, 'YYYY-MM-DD') AS "valuedOn",
        e.return_code AS "returnCode"
-     FROM ${qualify(role, 'reconciliation_entries')} e
-     JOIN ${qualify(role, 'reconciliation_runs')} r ON r.run_id = e.run_id
-     LEFT JOIN ${qualify(role, 'outbox_rails')} f ON f.rail_type = r.rail_type
-     WHERE e.outbox_id = $1 ORDER BY r.created_at, e.position LIMIT 100`,
+     FROM ${qualify(role, 'reconciliation_payment_entries')} e
+     WHERE e.outbox_id = $1 ORDER BY e.seen_at, e.position LIMIT 100`,
     [outboxId],
   )
   return rows

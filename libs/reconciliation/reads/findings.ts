@@ -130,22 +130,15 @@ export async function readFindings(
 
 /**
  * Returns SQL for the `limited` detail of a finding (alias `f`): no payment, and the entries now stored for its item.
- * Hides amounts by the rail's field classes.
+ * The view hides amounts by the rail's field classes.
  */
 function limitedDetail(role: Queryable): string {
   return `json_build_object('payment', NULL, 'entries', ARRAY(
       SELECT json_build_object('kind', e.kind, 'account', NULL, 'bankReference', NULL, 'reference', NULL,
-        'amount', CASE WHEN ${shown('amount')} THEN e.amount::text END,
-        'currency', CASE WHEN ${shown('currency')} THEN e.currency END, 'bookedOn', e.booked_on, 'valuedOn', e.valued_on)
-      FROM ${qualify(role, 'reconciliation_entries')} e
-      LEFT JOIN ${qualify(role, 'outbox_rails')} k ON k.rail_type = r.rail_type
+        'amount', e.amount::text, 'currency', e.currency, 'bookedOn', e.booked_on, 'valuedOn', e.valued_on)
+      FROM ${qualify(role, 'reconciliation_payment_entries')} e
       WHERE e.outbox_id = f.outbox_id AND (e.kind = 'payout') = (f.kind <> 'reversed')
       ORDER BY e.booked_on, e.position)) AS detail`
-}
-
-/** Returns an SQL condition: true if the field classes of the rail (alias `k`) do not hide this payload field. */
-function shown(field: string): string {
-  return `NOT COALESCE(ARRAY[k.fields ->> '/${field}', k.fields ->> '/*'] && '{masked,forbidden,encrypted}', false)`
 }
 
 function toFinding({ detail, closedBy, closedAt, reason, ...finding }: FindingRow): Finding {
