@@ -4092,7 +4092,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 dd040a05222370b1c9bddbf26ea96b2268e7a568a1552f0d2fd1c77e55808e29
+-- body: sha256 31c3bfaf18a3451a3dd26ed61aba4ef718e9344a711051eac821f3ffe1ea75ed
 COMMENT ON FUNCTION reconciliation_window(text, text[], timestamp with time zone, timestamp with time zone, integer) IS 'Returns the times between which a payment must have been dispatched to be in a statement of this period.';
 
 -- function record_breaker_changes(text, timestamp with time zone, jsonb, jsonb) of symphony_owner

@@ -191,6 +191,17 @@ describe('finish_reconciliation', () => {
     expect((await reconcileEntries(db, railType, [], overlapping)).counts).toEqual({ ...NOTHING, recordedNotPaid: 1 })
   })
 
+  test('checks payments that no earlier run checked, because statements were loaded newest first', async () => {
+    const { railType } = await enqueuePaid(db)
+    const load = async (day: number) => {
+      const period = { from: daysFromNow(day - 0.5), to: daysFromNow(day + 0.5), settlementDays: 1 }
+      return (await reconcileEntries(db, railType, [], period)).counts
+    }
+    expect([await load(1), await load(0)]).toEqual([NOTHING, NOTHING])
+    expect(await load(2)).toEqual({ ...NOTHING, recordedNotPaid: 1 })
+    expect(await load(3)).toEqual(NOTHING)
+  })
+
   test('finds the previous run of the same accounts in any order', async () => {
     const [railType, from, to] = [rail(), daysFromNow(-1), daysFromNow(1)]
     await reconcileEntries(db, railType, [], { from, to, settlementDays: 2, accounts: ['B', 'A'] })

@@ -89,7 +89,8 @@ COMMENT ON FUNCTION finish_reconciliation(uuid, bigint, text, text, bytea, text[
 
 -- The window ends p_settlement_days before the period ends. It begins at the end of the previous run's window, if that
 -- run's period began earlier and either overlaps this one or ended at most four days (a weekend with holidays) before
--- it. Otherwise it begins with the period.
+-- it. Otherwise it begins with the period. If statements were loaded newest first, several windows of such runs end
+-- where no other continues, and this one begins at the first of these ends.
 CREATE OR REPLACE FUNCTION reconciliation_window(
   p_rail_type text, p_accounts text[], p_period_from timestamptz, p_period_to timestamptz, p_settlement_days integer
 ) RETURNS TABLE (checked_from timestamptz, checked_to timestamptz)
@@ -105,9 +106,13 @@ BEGIN
   PERFORM check_time('p_period_to', p_period_to);
   PERFORM check_number('p_settlement_days', p_settlement_days, 0, 60);
   PERFORM check_bank_texts('p_accounts', p_accounts, 64);
-  SELECT max(r.checked_to) INTO v_before FROM reconciliation_runs r
+  SELECT min(r.checked_to) INTO v_before FROM reconciliation_runs r
   WHERE r.rail_type = p_rail_type AND r.accounts = sorted_accounts(p_accounts) AND r.period_from < p_period_from
-    AND r.period_to >= p_period_from - interval '4 days';
+    AND r.period_to >= p_period_from - interval '4 days'
+    AND NOT EXISTS (
+      SELECT 1 FROM reconciliation_runs n
+      WHERE n.rail_type = r.rail_type AND n.accounts = r.accounts AND n.period_from < p_period_from
+        AND n.checked_from <= r.checked_to AND n.checked_to > r.checked_to);
   RETURN QUERY SELECT LEAST(p_period_from, v_before),
     GREATEST(p_period_to - make_interval(days => p_settlement_days), LEAST(p_period_from, v_before));
 END
