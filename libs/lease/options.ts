@@ -3,6 +3,7 @@ import {
   createWorkerId,
   LEASE_DURATION_MS,
   requiredId,
+  requireKnownOptions,
   type Clock,
   type JsonObject,
 } from '../core/index.js'
@@ -54,7 +55,7 @@ export interface LeaderOptions {
 }
 
 interface ResolvedLeaderOptions {
-  readonly acquire: Required<Pick<AcquireOptions, 'owner'>> & AcquireOptions
+  readonly acquire: AcquireOptions & { readonly owner: string }
   readonly retryMs: number
   readonly stop: AbortSignal
 }
@@ -64,8 +65,24 @@ interface ResolvedAcquireOptions {
   readonly renewEveryMs: number
 }
 
+const ACQUIRE_OPTIONS = Object.keys({
+  durationMs: true,
+  renewEveryMs: true,
+  owner: true,
+  context: true,
+} satisfies Record<keyof AcquireOptions, true>)
+
+const LEADER_OPTIONS = Object.keys({
+  durationMs: true,
+  renewEveryMs: true,
+  context: true,
+  retryMs: true,
+  signal: true,
+} satisfies Record<keyof LeaderOptions, true>)
+
 /** Checks the options before any side effect. `acquireLease` checks them again. */
 export function resolveAcquireOptions(resource: string, options: AcquireOptions): ResolvedAcquireOptions {
+  requireKnownOptions(options, ACQUIRE_OPTIONS)
   const durationMs = boundedInteger('durationMs', options.durationMs, LEASE_DURATION_MS)
   const renewEveryMs = options.renewEveryMs ?? Math.floor(durationMs / 3)
   return {
@@ -84,10 +101,12 @@ export function resolveAcquireOptions(resource: string, options: AcquireOptions)
  * the same name gets the lease again. Under another name it would wait until that lease expires.
  */
 export function resolveLeaderOptions(resource: string, given: LeaderOptions): ResolvedLeaderOptions {
+  requireKnownOptions(given, LEADER_OPTIONS)
   const { durationMs = 15_000, retryMs = 1_000, signal, ...others } = given
-  const { request, renewEveryMs } = resolveAcquireOptions(resource, { ...others, durationMs })
+  const acquire = { ...others, durationMs, owner: createWorkerId() }
+  resolveAcquireOptions(resource, acquire)
   return {
-    acquire: { ...request, renewEveryMs },
+    acquire,
     retryMs: boundedInteger('retryMs', retryMs, { min: 100, max: 600_000 }),
     stop: signal ?? new AbortController().signal,
   }

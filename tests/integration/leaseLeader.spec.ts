@@ -227,6 +227,7 @@ describe.concurrent('runAsLeader', () => {
     ['r', { durationMs: 999 }, { name: 'ArgumentRangeError', argument: 'durationMs' }],
     ['r', { renewEveryMs: 99 }, { name: 'ArgumentRangeError', argument: 'renewEveryMs' }],
     ['r', { retryMs: 99 }, { name: 'ArgumentRangeError', argument: 'retryMs' }],
+    ['r', { owner: 'app' }, { name: 'InvalidArgumentError', argument: '"owner"' }],
   ])(
     'refuses an invalid resource or option: resource %j, options %j',
     async ([resource, options, error], { expect }) => {

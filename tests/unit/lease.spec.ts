@@ -71,6 +71,7 @@ describe('Leases.acquire', () => {
     ['renewals too seldom', 'r', { durationMs: 10_000, renewEveryMs: 5_001 }, ArgumentRangeError, 'renewEveryMs'],
     ['renewals too often', 'r', { durationMs: 10_000, renewEveryMs: 99 }, ArgumentRangeError, 'renewEveryMs'],
     ['a context that is no object', 'r', { ...LONG, context: [] }, InvalidArgumentError, 'context'],
+    ['a misspelt option', 'r', { ...LONG, renewEveryMS: 500 }, InvalidArgumentError, '"renewEveryMS"'],
   ])('PRIM-POSTGRES-LEASE-001 refuses %s before any I/O', async (_what, resource, options, kind, argument) => {
     // Any I/O would fail with DATABASE_CLOSED.
     const database = openDatabase({ url: db.url })
