@@ -1,10 +1,11 @@
+import { boundedInteger, definedOptions } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
 import { purgeInboxMessages } from '../inbox/index.js'
 import { purgeIdleLeases } from '../lease/index.js'
 import { purgeLedgerProjection } from '../outbox/index.js'
 import { purgeFinishedJobRuns, purgeFinishedTimers } from '../scheduler/index.js'
 import { guardListener, IntervalWorker } from '../worker/index.js'
-import type { RetentionOptions } from './options.js'
+import { CLEANUP_INTERVAL_MS, RETENTION_DAYS, RETENTION_DEFAULTS, type RetentionOptions } from './options.js'
 
 export interface CleanupCounts {
   readonly inboxMessages: number
@@ -25,7 +26,7 @@ export type CleanupEvent =
 
 export interface CleanupOptions {
   readonly intervalMs: number
-  readonly retention: Required<RetentionOptions>
+  readonly retention: RetentionOptions
 }
 
 const BATCH_SIZE = 1_000
@@ -43,12 +44,15 @@ export class CleanupWorker extends IntervalWorker<CleanupCounts> {
   constructor(role: Queryable, options: CleanupOptions, onEvent: (event: CleanupEvent) => void = () => {}) {
     const guarded = guardListener(onEvent)
     super({
-      intervalMs: options.intervalMs,
+      intervalMs: boundedInteger('cleanupIntervalMs', options.intervalMs, CLEANUP_INTERVAL_MS),
       hasMore: ({ more }) => more,
       onError: (error) => guarded({ type: 'retention.fault', during: 'cleaning up', error }),
     })
     this.#role = role
-    this.#retention = options.retention
+    this.#retention = { ...RETENTION_DEFAULTS, ...definedOptions(options.retention) }
+    for (const [name, days] of Object.entries(this.#retention)) {
+      boundedInteger(`retention.${name}`, days, RETENTION_DAYS)
+    }
     this.#onEvent = guarded
   }
 

@@ -85,17 +85,19 @@ export class PlatformOptionsError extends SymphonyError {
   }
 }
 
+export const CLEANUP_INTERVAL_MS: Bounds = { min: 1_000, max: 86_400_000 }
+
 const BOUNDS = {
   refreshMs: { min: 100, max: 3_600_000 },
   leaseSeconds: LEASE_SECONDS,
   pollMs: { min: 10, max: 60_000 },
-  cleanupIntervalMs: { min: 1_000, max: 86_400_000 },
+  cleanupIntervalMs: CLEANUP_INTERVAL_MS,
   sealIntervalMs: { min: 100, max: 3_600_000 },
   connectionsMax: { min: 1, max: 10_000 },
   connectionsPerDatabase: { min: 1, max: 100 },
 } as const satisfies Record<string, Bounds>
 
-const RETENTION_DAYS: Bounds = { min: 1, max: 3_650 }
+export const RETENTION_DAYS: Bounds = { min: 1, max: 3_650 }
 
 const DEFAULTS: Readonly<Omit<ResolvedPlatformOptions, 'discovery' | 'retention'>> = Object.freeze({
   refreshMs: 30_000,
@@ -108,7 +110,7 @@ const DEFAULTS: Readonly<Omit<ResolvedPlatformOptions, 'discovery' | 'retention'
   connectionsPerDatabase: 5,
   selection: 'round-robin',
 })
-const RETENTION_DEFAULTS = Object.freeze({
+export const RETENTION_DEFAULTS = Object.freeze({
   inboxDays: 30,
   jobRunsDays: 30,
   timersDays: 30,

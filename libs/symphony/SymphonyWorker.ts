@@ -32,7 +32,7 @@ export interface MaintenanceOptions {
   readonly sealIntervalMs?: number
   /** Rows per second that all workers together verify in the background; 0 turns verification off. @default 2000 */
   readonly verifyRowsPerSecond?: number
-  /** Interval of retention. @default 3600000 */
+  /** Interval of retention, 1000 to 86400000 ms. @default 3600000 */
   readonly cleanupIntervalMs?: number
   /**
    * Days after which finished rows are removed; false removes none. @default 30 for each kind, 400 for the search table
@@ -131,8 +131,7 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
         if (verifyRowsPerSecond > 0)
           this.#verifier = new LedgerVerifier(executor, { rowsPerSecond: verifyRowsPerSecond }, emit)
       }
-      if (retention !== false)
-        this.#cleanup = new CleanupWorker(executor, { intervalMs, retention: { ...RETENTION, ...retention } }, emit)
+      if (retention !== false) this.#cleanup = new CleanupWorker(executor, { intervalMs, retention }, emit)
     }
     if (this.#parts.length === 0) throw new NothingToDoError()
   }
@@ -328,7 +327,6 @@ class NothingToDoError extends SymphonyError {
 
 const RAILS_CLOSE_MS = 1_000
 const VERIFY_INTERVAL_MS = 10_000
-const RETENTION = Object.freeze({ inboxDays: 30, jobRunsDays: 30, timersDays: 30, leasesDays: 30, searchDays: 400 })
 const NO_ITEMS: RelayerCounts = Object.freeze({
   claimed: 0,
   dispatched: 0,

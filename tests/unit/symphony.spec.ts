@@ -783,6 +783,30 @@ describe('events of Symphony', () => {
     stop.abort()
     const read: SymphonyEvent[] = []
     for await (const event of stream) read.push(event)
+test.each<[string, object]>([
+  ['cleanupIntervalMs', { cleanupIntervalMs: 0 }],
+  ['cleanupIntervalMs', { cleanupIntervalMs: '5000' }],
+  ['retention.inboxDays', { retention: { inboxDays: 0 } }],
+  ['retention.timersDays', { retention: { timersDays: 3_651 } }],
+  ['retention.leasesDays', { retention: { leasesDays: null } }],
+])('symphony.worker() refuses maintenance with %s out of bounds: %j', async (name, maintenance) => {
+  await using symphony = open([])
+  expect(() => symphony.worker({ maintenance })).toThrow(
+    expect.objectContaining({
+      argument: name,
+      message: expect.stringContaining('expected a whole number'),
+    }),
+  )
+})
+
+test('retention runs with the default of a number of days that is undefined', async () => {
+  await using symphony = open([])
+  const maintenance: object = { repair: false, sealing: false, retention: { inboxDays: undefined } }
+  const failed = symphony.events.once('retention.fault', { signal: AbortSignal.timeout(500) })
+  await symphony.worker({ maintenance }).start()
+  await expect(failed).rejects.toMatchObject({ name: 'TimeoutError' })
+})
+
     expect({ read: read.length, dropped: stream.dropped }).toEqual({ read: 1_000, dropped: 3 })
   })
 
