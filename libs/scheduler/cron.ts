@@ -11,9 +11,13 @@ import { ArgumentRangeError, InvalidArgumentError, requiredText } from '../core/
  */
 export class CronSchedule {
   readonly #cron: Cron
+  /** Patterns whose earlier occurrences are together those of the schedule. */
+  readonly #backwards: readonly Cron[]
 
   constructor(cron: string, timeZone: string) {
     this.#cron = readPattern(cron, timeZone)
+    const workingDays = withWorkingDaysOnly(cron)
+    this.#backwards = workingDays === undefined ? [this.#cron] : [this.#cron, readPattern(workingDays, timeZone)]
   }
 
   /** Returns the first occurrence after a moment. */
@@ -28,7 +32,11 @@ export class CronSchedule {
     // croner searches strictly before the given moment. Occurrences are whole seconds, so searching from the next whole
     // second includes an occurrence at `until`.
     const reference = new Date(Math.floor(until.getTime() / 1_000) * 1_000 + 1_000)
-    return this.#cron.previousRuns(count, reference).toReversed()
+    const found = this.#backwards.flatMap((cron) => cron.previousRuns(count, reference).map((at) => at.getTime()))
+    return [...new Set(found)]
+      .toSorted((a, b) => a - b)
+      .slice(-count)
+      .map((ms) => new Date(ms))
   }
 }
 
@@ -66,6 +74,18 @@ export function requiredTimeZone(argument: string, value: unknown): string {
     throw new InvalidArgumentError(argument, `expected the IANA name of a time zone, such as Africa/Cairo, got ${name}`)
   }
   return name
+}
+
+/**
+ * Returns the expression with only the working days (`15W`) of its list of days, if the list has plain days too. In
+ * such a list croner 11.0.0 searches backwards without the working days of most months.
+ */
+function withWorkingDaysOnly(cron: string): string | undefined {
+  const fields = cron.split(' ')
+  const days = fields.at(-3)?.split(',') ?? []
+  const workingDays = days.filter((day) => /^\d+W$/i.test(day))
+  if (workingDays.length === 0 || workingDays.length === days.length) return undefined
+  return [...fields.slice(0, -3), workingDays.join(','), ...fields.slice(-2)].join(' ')
 }
 
 function readPattern(cron: string, timeZone: string): Cron {

@@ -233,6 +233,14 @@ describe('planRuns', () => {
     )
   })
 
+  test('runs every missed occurrence of a list that mixes plain days and working days (W)', () => {
+    const due = { ...job('all', '2026-11-05T09:00:00Z', '0 9 5,15W * *'), observedAt: new Date('2026-12-03T00:00:00Z') }
+    const { occurrences } = planRuns(due, 10_000)
+    expect(occurrences.map(shortly)).toEqual(['2026-11-05T09:00:00Z', '2026-11-16T09:00:00Z'])
+    const once = planRuns({ ...due, missedRuns: 'once' }, 10_000)
+    expect(once.occurrences.map(shortly)).toEqual(['2026-11-16T09:00:00Z'])
+  })
+
   test('drops one late occurrence under the policy "skip", and runs it under "once" and "all"', () => {
     expect(everyHour('skip')).toEqual({ occurrences: [], next: '2026-11-15T12:30:00Z', missed: true })
     expect(everyHour('once').occurrences).toEqual(['2026-11-15T11:30:00Z'])
