@@ -54,7 +54,11 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
     requireKnownOptions(given, TIMER_FIELDS, 'timer.')
     const timer: TimerDefinition = given
     const checking = requireTopicPayload(this.#topics, timer)
-    if (checking !== undefined) await checking
+    if (checking !== undefined) {
+      await checking
+      // The transaction of a caller that did not await may have ended meanwhile.
+      requireTransaction(tx)
+    }
     return db.scheduleTimer(withSchema(tx, this.#ingest.schema), timer)
   }
 

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
+import { ArgumentRangeError, InvalidArgumentError, type JsonObject } from '../../libs/core/index.js'
+import type { StandardSchema } from '../../libs/rails/index.js'
 import {
   abandonTimers,
   ackTimers,
@@ -11,10 +12,12 @@ import {
   purgeFinishedTimers,
   readTimer,
   scheduleTimer,
+  SchedulerStore,
   type ClaimedTimer,
   type TimerDefinition,
 } from '../../libs/scheduler/index.js'
 import { useTestDatabase } from '../support/database.js'
+import { gate } from '../support/gate.js'
 import { enqueue, WORKER } from '../support/outboxItems.js'
 import { failureOf } from '../support/race.js'
 import { createClaimedTimer, createTimer, buildTimerDefinition, onlyOne } from '../support/scheduled.js'
@@ -454,6 +457,24 @@ test('scheduleTimer commits or rolls back with its transaction', async () => {
   const kept = await scheduleTimer(tx, buildTimerDefinition())
   await client.query('COMMIT')
   expect([await stateOf(gone), await stateOf(kept)]).toEqual([undefined, 'READY'])
+})
+
+test('scheduleTimer refuses a transaction that ended while the schema of the topic was checked', async () => {
+  const checked = gate()
+  const validate = async (value: unknown) => {
+    await checked.opened
+    return { value }
+  }
+  const reminder: StandardSchema<JsonObject> = { '~standard': { version: 1, vendor: 'test', validate } }
+  const store = new SchedulerStore(db.database, { topics: { reminder } })
+  const dueAt = new Date()
+  const client = await db.connect('symphony_ingest')
+  await client.query('BEGIN')
+  const scheduling = failureOf(store.scheduleTimer({ topic: 'reminder', payload: {}, dueAt }, { tx: client }))
+  await client.query('ROLLBACK')
+  checked.open()
+  expect(await scheduling).toMatchObject({ message: expect.stringContaining('a pg client outside a transaction') })
+  expect((await db.queryNoRole(`SELECT FROM scheduler_timers WHERE topic = 'reminder'`)).rows).toEqual([])
 })
 
 test('purgeFinishedTimers deletes timers finished before the retention time, in batches', async () => {
