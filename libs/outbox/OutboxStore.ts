@@ -115,13 +115,13 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
     const message: Message = given
     const checking = requireTopicPayload(this.#topics, message)
     if (checking !== undefined) await checking
-    const messageId = message.messageId ?? randomUUID()
+    const { messageId = randomUUID(), key = messageId } = message
     const { schema } = this.#executor
     const item = await enqueueMessage(
       {
         instructionId: requiredId('messageId', messageId),
         idempotencyKey: messageId,
-        participantId: requiredId('key', message.key ?? messageId),
+        participantId: requiredId('key', key),
         railType: requiredId('topic', message.topic),
         payload: message.payload,
         ...(message.dueAt === undefined ? {} : { notBefore: message.dueAt }),

@@ -78,7 +78,14 @@ describe('PRIM-POSTGRES-OUTBOX-001 claim out of range throws a RangeError that n
     const noSize = Reflect.apply(claim, undefined, [{}])
     await expect(noSize).rejects.toThrow(TypeError)
     await expect(noSize).rejects.toMatchObject({ argument: 'batchSize' })
-    for (const broken of [{ topic: '' }, { messageId: ' ' }, { key: '' }]) {
+    const wrong: readonly object[] = [
+      { topic: '' },
+      { messageId: ' ' },
+      { messageId: null },
+      { key: '' },
+      { key: null },
+    ]
+    for (const broken of wrong) {
       await expect(owner.enqueue({ topic: 't', payload: {}, ...broken })).rejects.toMatchObject({
         argument: Object.keys(broken)[0],
       })
