@@ -1,4 +1,4 @@
-import { createWorkerId, requiredId } from '../core/index.js'
+import { createWorkerId, requiredId, requireKnownOptions } from '../core/index.js'
 import type { Database, Queryable } from '../db/index.js'
 import {
   abandonInboxMessages,
@@ -106,7 +106,9 @@ export class Inbox {
     return markInboxDead(this.#executor, key, error)
   }
   /** Leases due messages to this worker, at most `batchSize`. */
-  claim({ batchSize, leaseSeconds = LEASE_SECONDS_DEFAULT, attemptsMax }: InboxClaimOptions): Promise<InboxClaim[]> {
+  async claim(options: InboxClaimOptions): Promise<InboxClaim[]> {
+    requireKnownOptions(options, CLAIM_OPTIONS)
+    const { batchSize, leaseSeconds = LEASE_SECONDS_DEFAULT, attemptsMax } = options
     return claimInboxBatch(this.#executor, batchSize, this.workerId, leaseSeconds, attemptsMax)
   }
 
@@ -137,3 +139,8 @@ export class Inbox {
 }
 
 const LEASE_SECONDS_DEFAULT = 60
+const CLAIM_OPTIONS = Object.keys({
+  batchSize: true,
+  leaseSeconds: true,
+  attemptsMax: true,
+} satisfies Record<keyof InboxClaimOptions, true>)

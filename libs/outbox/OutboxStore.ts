@@ -109,8 +109,10 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
    */
   async enqueue(
     given: Message<Topics>,
-    { tx }: { readonly tx?: Tx } = {},
+    options: { readonly tx?: Tx } = {},
   ): Promise<EnqueuedItem & { readonly messageId: string }> {
+    requireKnownOptions(options, ['tx'], 'options.')
+    const { tx = this.#ingest() } = options
     requireKnownOptions(given, MESSAGE_FIELDS, 'message.')
     const message: Message = given
     const checking = requireTopicPayload(this.#topics, message)
@@ -127,13 +129,15 @@ export class OutboxStore<const Topics extends TopicContracts = TopicContracts> {
         ...(message.dueAt === undefined ? {} : { notBefore: message.dueAt }),
         ...(message.ordered === undefined ? {} : { ordered: message.ordered }),
       },
-      { tx: tx ?? this.#ingest(), ...(schema === undefined ? {} : { schema }) },
+      { tx, ...(schema === undefined ? {} : { schema }) },
     )
     return { ...item, messageId }
   }
 
   /** Leases ready messages to this owner, first in, first out, at most `batchSize`. Never leases payments. */
-  async claim({ batchSize, leaseSeconds = this.#leaseSeconds, topics }: ClaimRequest): Promise<ClaimedMessage[]> {
+  async claim(request: ClaimRequest): Promise<ClaimedMessage[]> {
+    requireKnownOptions(request, CLAIM_OPTIONS)
+    const { batchSize, leaseSeconds = this.#leaseSeconds, topics } = request
     boundedInteger('batchSize', batchSize, BATCH_SIZE)
     boundedInteger('leaseSeconds', leaseSeconds, LEASE_SECONDS)
     const filter = { isMessage: true, ...(topics === undefined ? {} : { rails: topics }) }
@@ -216,6 +220,11 @@ function toMessage(item: ClaimedItem): ClaimedMessage {
 }
 
 const LEASE_SECONDS_DEFAULT = 60
+const CLAIM_OPTIONS = Object.keys({
+  batchSize: true,
+  leaseSeconds: true,
+  topics: true,
+} satisfies Record<keyof ClaimRequest, true>)
 const MESSAGE_FIELDS = Object.keys({
   topic: true,
   payload: true,

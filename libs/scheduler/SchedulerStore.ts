@@ -46,11 +46,8 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
   }
 
   /** Schedules a timer, in the caller's transaction if `tx` is given. */
-  async scheduleTimer(
-    given: TimerDefinition<Topics>,
-    { tx = this.#ingest }: { readonly tx?: Tx } = {},
-  ): Promise<string> {
-    requireTransaction(tx)
+  async scheduleTimer(given: TimerDefinition<Topics>, options: { readonly tx?: Tx } = {}): Promise<string> {
+    const tx = this.#txOf(options)
     requireKnownOptions(given, TIMER_FIELDS, 'timer.')
     const timer: TimerDefinition = given
     const checking = requireTopicPayload(this.#topics, timer)
@@ -62,12 +59,13 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
     return db.scheduleTimer(withSchema(tx, this.#ingest.schema), timer)
   }
 
-  async cancelTimer(timerId: string, { tx = this.#ingest }: { readonly tx?: Tx } = {}): Promise<boolean> {
-    requireTransaction(tx)
-    return db.cancelTimer(withSchema(tx, this.#ingest.schema), timerId)
+  async cancelTimer(timerId: string, options: { readonly tx?: Tx } = {}): Promise<boolean> {
+    return db.cancelTimer(withSchema(this.#txOf(options), this.#ingest.schema), timerId)
   }
 
-  claimTimers({ batchSize, workerId, leaseSeconds = 60, ...options }: SchedulerClaim): Promise<ClaimedTimer[]> {
+  async claimTimers(claim: SchedulerClaim): Promise<ClaimedTimer[]> {
+    requireKnownOptions(claim, CLAIM_OPTIONS)
+    const { batchSize, workerId, leaseSeconds = 60, ...options } = claim
     return verbs.claimTimers(this.#executor, batchSize, workerId, leaseSeconds, options)
   }
 
@@ -111,7 +109,9 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
     return (await createJobRunsFromDueJobs(this.#executor, options)).runs
   }
 
-  claimJobRuns({ batchSize, workerId, leaseSeconds = 60, ...options }: SchedulerClaim): Promise<ClaimedJobRun[]> {
+  async claimJobRuns(claim: SchedulerClaim): Promise<ClaimedJobRun[]> {
+    requireKnownOptions(claim, CLAIM_OPTIONS)
+    const { batchSize, workerId, leaseSeconds = 60, ...options } = claim
     return verbs.claimJobRuns(this.#executor, batchSize, workerId, leaseSeconds, options)
   }
 
@@ -158,8 +158,22 @@ export class SchedulerStore<const Topics extends TopicContracts = TopicContracts
   readJobRuns(filter?: db.JobRunFilter): Promise<JobRunStatus[]> {
     return db.readJobRuns(this.#readonly, filter)
   }
+
+  /** Refuses other options. With a misspelt `tx`, the timer would commit outside the caller's transaction. */
+  #txOf(options: { readonly tx?: Tx }): Tx {
+    requireKnownOptions(options, ['tx'], 'options.')
+    const { tx = this.#ingest } = options
+    requireTransaction(tx)
+    return tx
+  }
 }
 
+const CLAIM_OPTIONS = Object.keys({
+  batchSize: true,
+  workerId: true,
+  leaseSeconds: true,
+  topics: true,
+} satisfies Record<keyof SchedulerClaim, true>)
 const MESSAGE_FIELDS = { topic: true, payload: true, participantId: true, delivery: true } as const
 const TIMER_FIELDS = Object.keys({
   ...MESSAGE_FIELDS,

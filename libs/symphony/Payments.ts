@@ -1,4 +1,4 @@
-import { InvalidArgumentError, requiredObject, requireKnownOptions } from '../core/index.js'
+import { InvalidArgumentError, requireKnownOptions } from '../core/index.js'
 import { requireTransaction, withSchema, type RoleHandle } from '../db/index.js'
 import {
   cancelOutboxInstruction,
@@ -17,7 +17,7 @@ import {
   type LedgerAttempt,
   type OutboxStatus,
 } from '../outbox/index.js'
-import type { EnqueueOptions } from './options.js'
+import { requiredTx, type EnqueueOptions } from './options.js'
 
 /** Outbox id or instruction id of a payment. */
 export type PaymentKey = { readonly outboxId: string } | { readonly instructionId: string }
@@ -70,7 +70,7 @@ export class Payments {
    * still pay it, or if it has ended.
    */
   async cancel(cancellation: Cancellation, options: EnqueueOptions): Promise<CancelledItem> {
-    const { tx } = requiredObject('options', options, '{ tx } with the transaction to cancel in')
+    const tx = requiredTx(options, '{ tx } with the transaction to cancel in')
     requireTransaction(tx)
     requireKnownOptions(cancellation, CANCELLATION_FIELDS, 'cancellation.')
     requireOneKey(cancellation)
@@ -85,6 +85,7 @@ export class Payments {
 
   /** Returns the item with this outbox id, or the newest item of the instruction; undefined if there is none. */
   async get(key: PaymentKey): Promise<ItemStatus | undefined> {
+    requireKnownOptions(key, ['outboxId', 'instructionId'], 'key.')
     requireOneKey(key)
     const [newest] = await readItems(this.#readonly, key)
     return newest

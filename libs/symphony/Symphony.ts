@@ -34,6 +34,7 @@ import { Operator } from './Operator.js'
 import {
   checkWorkerOptions,
   requiredRails,
+  requiredTx,
   SYMPHONY_OPTIONS,
   type EnqueueOptions,
   type SymphonyOptions,
@@ -127,7 +128,7 @@ export class Symphony<
    * false`.
    */
   async enqueue(instruction: Instruction<Rails>, options: EnqueueOptions): Promise<EnqueuedItem> {
-    const { tx } = requiredObject('options', options, EXPECTED_TX)
+    const tx = requiredTx(options, EXPECTED_TX)
     // Must not await before the statement is sent. Otherwise a caller that forgot to await enqueue() would send COMMIT
     // first.
     return enqueue(withKey(instruction, fieldName, 'instruction'), { tx, ...this.#checks })
@@ -138,7 +139,7 @@ export class Symphony<
    * counts from the start of its statement.
    */
   async enqueueMany(instructions: readonly Instruction<Rails>[], options: EnqueueOptions): Promise<EnqueuedItem[]> {
-    const { tx } = requiredObject('options', options, EXPECTED_TX)
+    const tx = requiredTx(options, EXPECTED_TX)
     if (!Array.isArray(instructions)) throw new InvalidArgumentError('instructions', 'expected an array')
     let index = -1
     const place = () => `instructions[${index}]`

@@ -1,4 +1,11 @@
-import { InvalidArgumentError, kindOf, requireKnownOptions, type Clock } from '../core/index.js'
+import {
+  InvalidArgumentError,
+  kindOf,
+  rejectUnknownKeys,
+  requiredObject,
+  requireKnownOptions,
+  type Clock,
+} from '../core/index.js'
 import { DATABASE_OPTIONS, type DatabaseOptions, type Tx } from '../db/index.js'
 import type { RelayerOptions } from '../outbox/index.js'
 import type { RetentionOptions } from '../platform/index.js'
@@ -130,6 +137,21 @@ export function checkWorkerOptions<Topics extends TopicContracts>(options: Worke
   requireKnownOptions(maintenance, MAINTENANCE_OPTIONS, 'maintenance.')
   const { retention = false } = maintenance
   if (retention !== false) requireKnownOptions(retention, RETENTION_OPTIONS, 'maintenance.retention.')
+}
+
+/**
+ * Returns the transaction of the caller. Refuses other options, such as a `schema`, which belongs to the Symphony. Runs
+ * for every payment, so it allocates nothing.
+ */
+export function requiredTx(options: EnqueueOptions, expected: string): Tx {
+  rejectUnknownKeys(requiredObject('options', options, expected), TX_ONLY, optionName)
+  return options.tx
+}
+
+const TX_ONLY = ['tx']
+
+function optionName(key: string): string {
+  return `options.${key}`
 }
 
 /** Refuses anything but an array or undefined. If null were ignored, any rail would be accepted unchecked. */

@@ -312,6 +312,41 @@ describe('an invalid call of Symphony', () => {
     ['a missing transaction', symphony, 'enqueue', [instruction], missingTx],
     ['a missing transaction of a batch', symphony, 'enqueueMany', [[instruction]], missingTx],
     [
+      'a schema beside the transaction',
+      symphony,
+      'enqueue',
+      [instruction, { tx, schema: 'payments' }],
+      'options."schema": unknown; expected one of tx',
+    ],
+    [
+      'a schema beside the transaction of a batch',
+      symphony,
+      'enqueueMany',
+      [[instruction], { tx, schema: 'payments' }],
+      'options."schema": unknown; expected one of tx',
+    ],
+    [
+      'a key of a payment to read, which would have been ignored',
+      symphony.payments,
+      'get',
+      [{ instructionId: 'W-1', idempotencyKey: 'k' }],
+      'key."idempotencyKey": unknown; expected one of outboxId, instructionId',
+    ],
+    ...(
+      [
+        [messages, 'claim'],
+        [scheduler, 'claimTimers'],
+        [scheduler, 'claimJobRuns'],
+        [inbox, 'claim'],
+      ] as const
+    ).map(([store, verb]): [string, object, string, readonly unknown[], string] => [
+      `a misspelt option of ${store.constructor.name}.${verb}`,
+      store,
+      verb,
+      [{ leaseSecond: 5, batchSize: 1, workerId: 'w' }],
+      expect.stringMatching(/^"leaseSecond": unknown; did you mean leaseSeconds/),
+    ]),
+    [
       'a cancellation without a transaction',
       symphony.payments,
       'cancel',
@@ -353,6 +388,27 @@ describe('an invalid call of Symphony', () => {
       'enqueue',
       [{ topic: 'report', payload: {}, dueat: new Date() }],
       'message."dueat": unknown; did you mean dueAt?',
+    ],
+    [
+      'a misspelt transaction of a message',
+      messages,
+      'enqueue',
+      [{ topic: 'report', payload: {} }, { Tx: tx }],
+      'options."Tx": unknown; did you mean tx?',
+    ],
+    [
+      'a transaction of a message that is null',
+      messages,
+      'enqueue',
+      [{ topic: 'report', payload: {} }, { tx: null }],
+      expect.stringContaining('tx: expected a client with an open transaction'),
+    ],
+    [
+      'a misspelt transaction of a timer',
+      scheduler,
+      'scheduleTimer',
+      [timer, { Tx: tx }],
+      'options."Tx": unknown; did you mean tx?',
     ],
     [
       'a misspelt field of a timer',
