@@ -234,7 +234,7 @@ function readAccountOf(field: string, value: unknown, declared: object): (payloa
   return (payload) => Reflect.apply(value, declared, [payload])
 }
 
-function readBoolean(field: string, value: unknown): boolean {
+export function readBoolean(field: string, value: unknown): boolean {
   if (typeof value !== 'boolean') throw new InvalidArgumentError(field, `expected true or false, got ${kindOf(value)}`)
   return value
 }

@@ -95,6 +95,16 @@ describe('a request of httpRail', () => {
     })
   })
 
+  it('has the Accept header of the options once, in any letter case', async () => {
+    const server = await serve(paid)
+    await callRail(railTo({ url: server.url, headers: { ACCEPT: 'application/vnd.rail+json' } }), railRequest())
+    await callRail(railTo({ url: server.url }), railRequest())
+    expect(server.received.map(({ headers }) => headers.accept)).toEqual([
+      'application/vnd.rail+json',
+      'application/json',
+    ])
+  })
+
   it('has the compact reference in its url, and in its body only if a body function uses it', async () => {
     const server = await serve(paid)
     const url = `${server.url}/{compactReference}`
@@ -337,6 +347,8 @@ describe('a call of httpRail whose request was not sent', () => {
   })
 
   it.each<[string, Partial<HttpOptions>]>([
+    // The types forbid undefined, but a JavaScript function that forgets `return` returns it.
+    ['a body function that returns nothing', { body: () => JSON.parse('{}').missing }],
     ['a token that cannot be fetched', { headers: () => Promise.reject(new Error('token service is down')) }],
     ['a header that HTTP forbids', { headers: () => ({ 'x-note': 'a\r\nb' }) }],
     [

@@ -80,6 +80,28 @@ describe('httpRail', () => {
       'http.statusOutcomes.503: expected success',
     ],
     [
+      'a text as allowPlainHttp',
+      { url: HTTPS, allowPlainHttp: 'false' },
+      'http.allowPlainHttp: expected true or false',
+    ],
+    ['a text as keepAlive', { url: HTTPS, keepAlive: 'false' }, 'http.keepAlive: expected true or false, got string'],
+    ['a body that is not a function', { url: HTTPS, body: {} }, 'http.body: expected a function, got object'],
+    [
+      'an unknown outcome of a state',
+      { url: HTTPS, status: { url: `${HTTPS}/{reference}`, states: { pointer: '/s', outcomes: { DONE: 'paid' } } } },
+      'http.status.states.outcomes.DONE: expected success, terminal, absent or unknown',
+    ],
+    [
+      'states without outcomes',
+      { url: HTTPS, status: { url: `${HTTPS}/{reference}`, states: { pointer: '/s' } } },
+      'http.status.states.outcomes: expected an object, got undefined',
+    ],
+    [
+      'a misspelt field of states',
+      { url: HTTPS, status: { url: `${HTTPS}/{reference}`, states: { pointer: '/s', outcome: {}, outcomes: {} } } },
+      'http.status.states."outcome": unknown; did you mean outcomes?',
+    ],
+    [
       'a short secret',
       { url: HTTPS, signing: { keyId: 'k', secret: '0123456789abcde' } },
       'http.signing.secret: expected at least 16 bytes',

@@ -4,7 +4,9 @@ import {
   boundedInteger,
   compactUuid,
   InvalidArgumentError,
+  kindOf,
   requiredId,
+  requiredObject,
   requiredText,
   systemClock,
   type Clock,
@@ -13,6 +15,7 @@ import {
   type JsonValue,
   rejectUnknownKeys,
 } from '../../core/index.js'
+import { readBoolean } from '../loadRails.js'
 import type { RailDeclaration, RailOutcome, RailRequest } from '../types.js'
 import { mergeStatusOutcomes, type StatusOutcomes } from './httpOutcomes.js'
 import type { TlsMaterial } from './HttpTransport.js'
@@ -151,10 +154,14 @@ export function resolveHttpOptions<Payload extends object>(rail: HttpRailOptions
     throw new InvalidArgumentError(`rail "${type}", http`, 'expected an object with url')
   }
   rejectUnknownKeys(given, KEYS, field)
-  const { method = 'POST', allowPlainHttp = false, status, signing, headers = {} } = given
+  const { method = 'POST', status, signing, headers = {}, body } = given
+  const allowPlainHttp = readBoolean(field('allowPlainHttp'), given.allowPlainHttp ?? false)
   if (method !== 'POST' && method !== 'PUT') throw new InvalidArgumentError(field('method'), 'expected POST or PUT')
   if (rail.onUnknown === 'inquire' && status === undefined) {
     throw new InvalidArgumentError(field('status'), 'expected an address to inquire at, because onUnknown is "inquire"')
+  }
+  if (body !== undefined && typeof body !== 'function') {
+    throw new InvalidArgumentError(field('body'), `expected a function, got ${kindOf(body)}`)
   }
   if (signing !== undefined) checkSigning(field, signing)
   if (typeof headers !== 'function') refuseOwnHeaders(field('headers'), headers)
@@ -173,7 +180,7 @@ export function resolveHttpOptions<Payload extends object>(rail: HttpRailOptions
       given.connectionsMax ?? rail.concurrency ?? 10,
       CONNECTIONS_MAX,
     ),
-    keepAlive: given.keepAlive ?? rail.onUnknown !== 'hold',
+    keepAlive: readBoolean(field('keepAlive'), given.keepAlive ?? rail.onUnknown !== 'hold'),
     clock: given.clock ?? systemClock,
   }
 }
@@ -195,9 +202,23 @@ function resolveStatus(
   return {
     url,
     pointers: readPointers(field('status.pointers'), status.pointers ?? given.pointers),
-    state: status.states && compileJsonPointer(field('status.states.pointer'), status.states.pointer),
-    outcomes: new Map(Object.entries(status.states?.outcomes ?? {})),
+    ...readStates(field('status.states'), status.states),
   }
+}
+
+function readStates(
+  field: string,
+  states: HttpStatusOptions['states'],
+): Pick<ResolvedStatusQuery, 'state' | 'outcomes'> {
+  if (states === undefined) return { state: undefined, outcomes: new Map() }
+  rejectUnknownKeys(requiredObject(field, states), ['pointer', 'outcomes'], (key) => `${field}.${key}`)
+  const outcomes = Object.entries(requiredObject(`${field}.outcomes`, states.outcomes))
+  for (const [state, outcome] of outcomes) {
+    if (!['success', 'terminal', 'absent', 'unknown'].includes(outcome)) {
+      throw new InvalidArgumentError(`${field}.outcomes.${state}`, 'expected success, terminal, absent or unknown')
+    }
+  }
+  return { state: compileJsonPointer(`${field}.pointer`, states.pointer), outcomes: new Map(outcomes) }
 }
 
 const REFERENCE_PLACE = '{reference}'

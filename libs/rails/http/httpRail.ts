@@ -1,4 +1,4 @@
-import { parseStrictJson, type JsonValue } from '../../core/index.js'
+import { InvalidArgumentError, parseStrictJson, type JsonValue } from '../../core/index.js'
 import { NotSentError } from '../NotSentError.js'
 import {
   requestBody,
@@ -100,13 +100,16 @@ async function prepare(
   protocol: HttpProtocol,
   request: RailRequest<object>,
   signal: AbortSignal,
-  { method, url, body }: { method: HttpRequest['method']; url: URL; body?: () => string },
+  { method, url, body }: { method: HttpRequest['method']; url: URL; body?: () => string | undefined },
 ): Promise<HttpRequest> {
   const now = http.clock.now()
   // The lease has ended, for example while the process was suspended. Another worker may have claimed the item.
   if (now >= request.notAfter) throw new NotSentError('the lease of this request has ended')
   try {
     const text = body?.()
+    if (body !== undefined && text === undefined) {
+      throw new InvalidArgumentError('http.body', 'expected JSON from the function, got none')
+    }
     const own = ownHeaders(http, protocol, request, { method, url, body: text ?? '' }, now)
     const made = http.headers()
     // A token function accepts no signal, and may hang.
@@ -114,7 +117,8 @@ async function prepare(
     const given = Object.entries(headersOfCaller).filter(
       ([name]) => !isOwnHeader(name) && !Object.hasOwn(own, name.toLowerCase()),
     )
-    const headers = { accept: 'application/json', ...Object.fromEntries(given), ...own }
+    const accept = given.some(([name]) => name.toLowerCase() === 'accept') ? {} : { accept: 'application/json' }
+    const headers = { ...accept, ...Object.fromEntries(given), ...own }
     return { method, url, headers, ...(text === undefined ? {} : { body: text }) }
   } catch (error) {
     throw new NotSentError('the request could not be made', { cause: error })
