@@ -35,7 +35,8 @@ export interface MaintenanceOptions {
   /** Interval of retention, 1000 to 86400000 ms. @default 3600000 */
   readonly cleanupIntervalMs?: number
   /**
-   * Days after which finished rows are removed; false removes none. @default 30 for each kind, 400 for the search table
+   * Days after which finished rows are removed, 1 to 3650; false removes none. @default 30 for each kind, 400 for the
+   * search table
    */
   readonly retention?: RetentionOptions | false
 }
@@ -66,6 +67,8 @@ export interface WorkerPlan {
 
 /** Counts of one round, payments and messages together. */
 export interface WorkerCounts extends RelayerCounts {
+  /** Inbox messages that were claimed, including those of topics without a handler. */
+  readonly inboxClaimed: number
   /** Inbox messages whose handler committed. */
   readonly handled: number
   /** Messages created from due timers and jobs. */
@@ -166,12 +169,13 @@ export class SymphonyWorker implements Part<WorkerCounts>, AsyncDisposable {
     await this.#check()
     const scheduled = await this.#scheduler?.runOnce()
     await this.#repair?.runOnce()
-    const [counts, handled] = await Promise.all([this.#relayer?.runOnce(), this.#inbox?.runOnce()])
+    const [counts, inbox] = await Promise.all([this.#relayer?.runOnce(), this.#inbox?.runOnce()])
     const sealed = await this.#sealer?.runOnce()
     await this.#projector?.runOnce()
     return {
       ...(counts ?? NO_ITEMS),
-      handled: handled?.done ?? 0,
+      inboxClaimed: inbox?.claimed ?? 0,
+      handled: inbox?.done ?? 0,
       scheduled: (scheduled?.runsEnqueued ?? 0) + (scheduled?.timersEnqueued ?? 0),
       sealed: sealed?.rows ?? 0,
     }

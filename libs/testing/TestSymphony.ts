@@ -139,7 +139,7 @@ export class TestSymphony<
     for (let round = 0; round < roundsMax; round += 1) {
       const counts = await worker.runOnce()
       total = sum(total, counts)
-      const isIdle = counts.claimed + counts.handled + counts.scheduled === 0
+      const isIdle = counts.claimed + counts.inboxClaimed + counts.scheduled === 0
       idleRounds = isIdle ? idleRounds + 1 : 0
       if (!isIdle) continue
       if (work === undefined) return total
@@ -260,6 +260,7 @@ function sum(a: WorkerCounts, b: WorkerCounts): WorkerCounts {
     held: a.held + b.held,
     released: a.released + b.released,
     leasesLost: a.leasesLost + b.leasesLost,
+    inboxClaimed: a.inboxClaimed + b.inboxClaimed,
     handled: a.handled + b.handled,
     scheduled: a.scheduled + b.scheduled,
     sealed: a.sealed + b.sealed,
@@ -274,6 +275,7 @@ const NOTHING: WorkerCounts = Object.freeze({
   held: 0,
   released: 0,
   leasesLost: 0,
+  inboxClaimed: 0,
   handled: 0,
   scheduled: 0,
   sealed: 0,

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest'
+import { PermanentFailureError } from '../../libs/core/index.js'
 import { memoryRail, TestClock, withTestSymphony } from '../../libs/entry/testing.js'
 import { claimOutboxBatch } from '../../libs/outbox/index.js'
 import { claimTimers, scheduleTimer } from '../../libs/scheduler/index.js'
@@ -77,6 +78,34 @@ test('drain with throughTime handles a delayed inbox message and the message of 
   })
   expect(counts).toMatchObject({ scheduled: 1, handled: 1, dispatched: 1 })
   expect(seen.toSorted()).toEqual(['remind', 'settled'])
+})
+
+test('drain goes on after a round that only failed or released inbox messages', async () => {
+  for (const messageId of ['f-1', 'f-2', 'f-3']) {
+    await symphony.inbox.enqueue({
+      source: 'drain',
+      messageId,
+      topic: messageId === 'f-3' ? 'good' : 'bad',
+      payload: {},
+    })
+  }
+  const seen: string[] = []
+  const handle = async ({ messageId }: { readonly messageId: string }) => {
+    seen.push(messageId)
+    if (messageId !== 'f-3') throw new PermanentFailureError('refused')
+  }
+  const inbox = { handlers: { bad: handle, good: handle }, concurrency: 1 }
+  const counts = await symphony.drain({ inbox })
+  expect(seen.toSorted()).toEqual(['f-1', 'f-2', 'f-3'])
+  expect(counts).toMatchObject({ inboxClaimed: 3, handled: 1 })
+})
+
+test('drain with throughTime ends although an inbox message of a topic without a handler is left', async () => {
+  await symphony.inbox.enqueue({ source: 'drain', messageId: 'u-1', topic: 'unhandled', payload: {} })
+  const counts = await symphony.drain({ throughTime: true, inbox: { handlers: {} } })
+  expect(counts).toMatchObject({ inboxClaimed: 1, handled: 0 })
+  const inbox = { handlers: { unhandled: async () => {} } }
+  expect(await symphony.drain({ throughTime: true, inbox })).toMatchObject({ inboxClaimed: 1, handled: 1 })
 })
 
 test('drain dispatches due payments and returns their counts', async () => {
