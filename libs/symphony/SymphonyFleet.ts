@@ -11,10 +11,11 @@ import {
 } from '../platform/index.js'
 import type { MasterKeys } from '../protection/index.js'
 import type { RailContract, TopicContracts } from '../rails/index.js'
+import type { SchedulerOptions } from '../scheduler/index.js'
 import { Events, FLEET_EVENT_TYPES, type SymphonyEvent } from './Events.js'
-import { WORKER_OPTIONS, type WorkerOptions } from './options.js'
+import { checkInboxAndScheduler, WORKER_OPTIONS, type WorkerOptions } from './options.js'
 import { adaptersOf, symphonyOver, type Symphony } from './Symphony.js'
-import { closeRails, roundsOf, runUntilAborted, WorkerStoppedError } from './SymphonyWorker.js'
+import { closeRails, roundsOf, runUntilAborted, WorkerStoppedError, type InboxWork } from './SymphonyWorker.js'
 
 /** Databases, their budget of connections, and their common rails and topics. */
 export interface SymphonyFleetOptions<
@@ -39,15 +40,21 @@ export type FleetEvent = PlatformEvent | (SymphonyEvent & { readonly database: s
 
 /**
  * Options of the workers of a fleet. A fleet takes no epoch file, because such a file belongs to one database. The
- * intervals of sealing and retention are options of the fleet itself.
+ * intervals of polling, sealing and retention are options of the fleet itself.
  */
 export type FleetWorkerOptions<Topics extends TopicContracts> = Omit<
   WorkerOptions<Topics>,
-  'listen' | 'poll' | 'pollMs' | 'debounceMs' | 'leaseSeconds' | 'epochFile' | 'maintenance'
+  Polling | 'leaseSeconds' | 'epochFile' | 'inbox' | 'scheduler' | 'maintenance'
 > & {
+  /** Handlers of inbox messages, by topic. @default none */
+  readonly inbox?: Omit<InboxWork, Polling>
+  /** Whether to turn due timers and jobs into messages, or the options for it. @default false */
+  readonly scheduler?: boolean | Omit<SchedulerOptions, Polling>
   /** Whether to run lease repair, sealing, verification and retention. @default true */
   readonly maintenance?: boolean
 }
+
+type Polling = 'listen' | 'poll' | 'pollMs' | 'debounceMs'
 
 /** Fleet with any rails and topics. */
 export type AnyFleet = Pick<SymphonyFleet, 'names' | 'events' | 'close'>
@@ -120,6 +127,7 @@ export class SymphonyFleet<
     if ('epochFile' in others)
       throw new InvalidArgumentError('epochFile', 'expected none: an epoch file belongs to one database')
     requireKnownOptions(options, FLEET_WORKER_OPTIONS)
+    checkInboxAndScheduler(options, POLLING)
     const { leaseSeconds, cleanupIntervalMs, sealIntervalMs, retention } = this.#options
     const fleet = new Fleet(
       this.#databases,
@@ -193,7 +201,8 @@ export class SymphonyFleet<
   }
 }
 
-const NOT_OF_FLEET = new Set(['listen', 'poll', 'pollMs', 'debounceMs', 'leaseSeconds', 'epochFile'])
+const POLLING = new Set<string>(['listen', 'poll', 'pollMs', 'debounceMs'] satisfies Polling[])
+const NOT_OF_FLEET = new Set([...POLLING, 'leaseSeconds', 'epochFile'])
 const FLEET_WORKER_OPTIONS = WORKER_OPTIONS.filter((name) => !NOT_OF_FLEET.has(name))
 
 /** Workers of every database of a fleet, started and stopped together. */

@@ -130,13 +130,28 @@ const INBOX_OPTIONS = Object.keys({
 /** Refuses unknown options of a worker and of its parts, even of parts that do not run. */
 export function checkWorkerOptions<Topics extends TopicContracts>(options: WorkerOptions<Topics>): void {
   requireKnownOptions(options, WORKER_OPTIONS)
-  const { inbox, scheduler = false, maintenance = true } = options
-  if (inbox !== undefined) requireKnownOptions(inbox, INBOX_OPTIONS, 'inbox.')
-  if (typeof scheduler !== 'boolean') requireKnownOptions(scheduler, SCHEDULER_OPTIONS, 'scheduler.')
+  const { maintenance = true } = options
+  checkInboxAndScheduler(options)
   if (typeof maintenance === 'boolean') return
   requireKnownOptions(maintenance, MAINTENANCE_OPTIONS, 'maintenance.')
   const { retention = false } = maintenance
   if (retention !== false) requireKnownOptions(retention, RETENTION_OPTIONS, 'maintenance.retention.')
+}
+
+/**
+ * Refuses unknown options of the inbox and the scheduler.
+ *
+ * @param refused known options that the caller does not take. @default none
+ */
+export function checkInboxAndScheduler(
+  { inbox, scheduler = false }: { readonly inbox?: object; readonly scheduler?: boolean | object },
+  refused: ReadonlySet<string> = new Set(),
+): void {
+  const isTaken = (name: string) => !refused.has(name)
+  if (inbox !== undefined) requireKnownOptions(inbox, INBOX_OPTIONS.filter(isTaken), 'inbox.')
+  if (typeof scheduler !== 'boolean') {
+    requireKnownOptions(scheduler, SCHEDULER_OPTIONS.filter(isTaken), 'scheduler.')
+  }
 }
 
 /**

@@ -77,6 +77,21 @@ test('a fleet refuses epochFile, because the file belongs to one database', asyn
   expect(() => fleet.worker({ epochFile: 'epoch.json' })).toThrow('epochFile: expected none')
 })
 
+test('a fleet refuses polling options of inbox and scheduler, because it runs their rounds itself', async () => {
+  await using fleet = new SymphonyFleet({ databases: listed(), rails: [bankOf()] })
+  const refused = (part: string, name: string) => {
+    const options: object = { [part]: { ...(part === 'inbox' ? { handlers: {} } : {}), [name]: 50 } }
+    expect(() => fleet.worker(options)).toThrow(`${part}."${name}": unknown`)
+  }
+  for (const name of ['pollMs', 'listen', 'debounceMs']) refused('inbox', name)
+  for (const name of ['pollMs', 'listen']) refused('scheduler', name)
+  // @ts-expect-error: the fleet's own pollMs applies
+  expect(() => fleet.worker({ inbox: { handlers: {}, pollMs: 50 } })).toThrow('inbox."pollMs": unknown')
+  // @ts-expect-error: the fleet's own pollMs applies
+  expect(() => fleet.worker({ scheduler: { pollMs: 50 } })).toThrow('scheduler."pollMs": unknown')
+  expect(() => fleet.worker({ inbox: { handlers: {}, batchSize: 5 }, scheduler: { batchSize: 5 } })).not.toThrow()
+})
+
 test('a fleet uses one set of handlers for messages, inbox and timers of every database', async () => {
   await using fleet = new SymphonyFleet({ databases: listed(), pollMs: 20 })
   const received: string[] = []
