@@ -18,14 +18,21 @@ await client.connect()
 await client.query('CREATE TABLE IF NOT EXISTS public.credits (invoice text, amount numeric)')
 
 const symphony = new Symphony({ url })
-const receiver = createServer(async (request, response) => {
+/** Returns the status of the answer after the commit, without waiting for the handler. */
+async function receive(request) {
   const body = await buffer(request)
   const signature = Buffer.from(request.headers['bank-signature'] ?? '', 'hex')
-  if (signature.length !== 32 || !timingSafeEqual(signature, sign(body))) return response.writeHead(401).end()
+  if (signature.length !== 32 || !timingSafeEqual(signature, sign(body))) return 401
   const { id, ...credit } = JSON.parse(body)
   const { created } = await symphony.inbox.enqueue({ source: 'bank', messageId: id, topic: 'credit', payload: credit })
-  // Answers after the commit, without waiting for the handler.
-  response.writeHead(created ? 202 : 200).end()
+  return created ? 202 : 200
+}
+const INVALID = new Set(['INVALID_ARGUMENT', 'ARGUMENT_OUT_OF_RANGE'])
+const isInvalid = (error) => error instanceof SyntaxError || INVALID.has(error.code)
+const receiver = createServer(async (request, response) => {
+  // Without this catch, a failure would end the process. After 503 the bank repeats the request.
+  const status = await receive(request).catch((error) => (isInvalid(error) ? 400 : 503))
+  response.writeHead(status).end()
 })
 await new Promise((resolve) => receiver.listen(0, '127.0.0.1', resolve))
 
@@ -37,15 +44,16 @@ const handlers = {
 // Handlers run with the rights of the login: here the administrator, in production a login that may write your tables.
 const worker = symphony.worker({ inbox: { handlers } })
 
-const body = JSON.stringify({ id: 'evt-1', invoice: 'INV-7', amount: '12.50' })
-const send = async (signature) => {
+const event = JSON.stringify({ id: 'evt-1', invoice: 'INV-7', amount: '12.50' })
+const send = async (body, signature = sign(body).toString('hex')) => {
   const address = `http://127.0.0.1:${receiver.address().port}`
   const { status } = await fetch(address, { method: 'POST', body, headers: { 'bank-signature': signature } })
   console.log(`the bank receives ${status}`)
 }
-await send(sign(body).toString('hex'))
-await send(sign(body).toString('hex'))
-await send('00'.repeat(32))
+await send(event)
+await send(event)
+await send(event, '00'.repeat(32))
+await send('no JSON')
 
 const { handled } = await worker.runOnce()
 const { rows } = await client.query('SELECT count(*)::int AS credits, sum(amount) AS total FROM public.credits')
@@ -59,5 +67,6 @@ await symphony.close()
 the bank receives 202
 the bank receives 200
 the bank receives 401
+the bank receives 400
 handled: 1; booked: 1 credit of 12.50
 */
