@@ -783,13 +783,37 @@ describe('a worker of Symphony', () => {
   })
 })
 
+test.each<[string, object]>([
+  ['cleanupIntervalMs', { cleanupIntervalMs: 0 }],
+  ['cleanupIntervalMs', { cleanupIntervalMs: '5000' }],
+  ['retention.inboxDays', { retention: { inboxDays: 0 } }],
+  ['retention.timersDays', { retention: { timersDays: 3_651 } }],
+  ['retention.leasesDays', { retention: { leasesDays: null } }],
+])('symphony.worker() refuses maintenance with %s out of bounds: %j', async (name, maintenance) => {
+  await using symphony = open([])
+  expect(() => symphony.worker({ maintenance })).toThrow(
+    expect.objectContaining({
+      argument: name,
+      message: expect.stringContaining('expected a whole number'),
+    }),
+  )
+})
+
+test('retention runs with the default of a number of days that is undefined', async () => {
+  await using symphony = open([])
+  const maintenance: object = { repair: false, sealing: false, retention: { inboxDays: undefined } }
+  const failed = symphony.events.once('retention.fault', { signal: AbortSignal.timeout(500) })
+  await symphony.worker({ maintenance }).start()
+  await expect(failed).rejects.toMatchObject({ name: 'TimeoutError' })
+})
+
 /** Returns the same options, each undefined. */
 function unset(options: object): object {
   return Object.fromEntries(Object.keys(options).map((name) => [name, undefined]))
 }
 
 test('an undefined option of a relayer or an inbox worker takes its default', () => {
-  const rails = [{ type: 'bank', timeoutMs: 1_000 }]
+  const rails = [{ type: 'bank', onUnknown: 'resend', timeoutMs: 1_000 }] as const
   const relayer = resolveRelayerOptions({ workerId: 'w' }, rails)
   expect(relayer).toMatchObject({ poll: true, listen: true, renewLeases: true })
   expect(resolveRelayerOptions({ ...unset(relayer), workerId: 'w' }, rails)).toEqual(relayer)
@@ -839,30 +863,6 @@ describe('events of Symphony', () => {
     stop.abort()
     const read: SymphonyEvent[] = []
     for await (const event of stream) read.push(event)
-test.each<[string, object]>([
-  ['cleanupIntervalMs', { cleanupIntervalMs: 0 }],
-  ['cleanupIntervalMs', { cleanupIntervalMs: '5000' }],
-  ['retention.inboxDays', { retention: { inboxDays: 0 } }],
-  ['retention.timersDays', { retention: { timersDays: 3_651 } }],
-  ['retention.leasesDays', { retention: { leasesDays: null } }],
-])('symphony.worker() refuses maintenance with %s out of bounds: %j', async (name, maintenance) => {
-  await using symphony = open([])
-  expect(() => symphony.worker({ maintenance })).toThrow(
-    expect.objectContaining({
-      argument: name,
-      message: expect.stringContaining('expected a whole number'),
-    }),
-  )
-})
-
-test('retention runs with the default of a number of days that is undefined', async () => {
-  await using symphony = open([])
-  const maintenance: object = { repair: false, sealing: false, retention: { inboxDays: undefined } }
-  const failed = symphony.events.once('retention.fault', { signal: AbortSignal.timeout(500) })
-  await symphony.worker({ maintenance }).start()
-  await expect(failed).rejects.toMatchObject({ name: 'TimeoutError' })
-})
-
     expect({ read: read.length, dropped: stream.dropped }).toEqual({ read: 1_000, dropped: 3 })
   })
 
