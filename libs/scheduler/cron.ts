@@ -10,20 +10,19 @@ import { ArgumentRangeError, InvalidArgumentError, requiredText } from '../core/
  * lists, ranges, steps) follows the local clock: times in the gap do not occur, and the repeated hour occurs twice.
  */
 export class CronSchedule {
-  readonly #cron: Cron
-  /** Patterns whose earlier occurrences are together those of the schedule. */
-  readonly #backwards: readonly Cron[]
+  /** Patterns whose occurrences are together those of the expression. */
+  readonly #patterns: readonly Cron[]
 
   constructor(cron: string, timeZone: string) {
-    this.#cron = readPattern(cron, timeZone)
-    const workingDays = withWorkingDaysOnly(cron)
-    this.#backwards = workingDays === undefined ? [this.#cron] : [this.#cron, readPattern(workingDays, timeZone)]
+    const whole = readPattern(cron, timeZone)
+    const parts = splitDays(cron)
+    this.#patterns = parts.length === 1 ? [whole] : parts.map((part) => readPattern(part, timeZone))
   }
 
   /** Returns the first occurrence after a moment. */
   next(after: Date): Date {
-    const next = this.#cron.nextRun(after)
-    if (next !== null) return next
+    const found = this.#patterns.flatMap((pattern) => pattern.nextRun(after)?.getTime() ?? [])
+    if (found.length > 0) return new Date(Math.min(...found))
     throw new ArgumentRangeError('cron', 'expected a schedule with an occurrence, got a date that no year has')
   }
 
@@ -32,7 +31,7 @@ export class CronSchedule {
     // croner searches strictly before the given moment. Occurrences are whole seconds, so searching from the next whole
     // second includes an occurrence at `until`.
     const reference = new Date(Math.floor(until.getTime() / 1_000) * 1_000 + 1_000)
-    const found = this.#backwards.flatMap((cron) => cron.previousRuns(count, reference).map((at) => at.getTime()))
+    const found = this.#patterns.flatMap((pattern) => pattern.previousRuns(count, reference).map((at) => at.getTime()))
     return [...new Set(found)]
       .toSorted((a, b) => a - b)
       .slice(-count)
@@ -77,16 +76,29 @@ export function requiredTimeZone(argument: string, value: unknown): string {
 }
 
 /**
- * Returns the expression with only the working days (`15W`) of its list of days, if the list has plain days too. In
- * such a list croner 11.0.0 searches backwards without the working days of most months.
+ * Splits an expression into expressions with only plain days, only working days (`15W`) or only weekdays. croner 11.0.0
+ * mishandles mixtures: backwards it loses working days, and forwards it loses 1 March before a weekday on 2 March.
  */
-function withWorkingDaysOnly(cron: string): string | undefined {
+function splitDays(cron: string): string[] {
   const fields = cron.split(' ')
-  const days = fields.at(-3)?.split(',') ?? []
-  const workingDays = days.filter((day) => /^\d+W$/i.test(day))
-  if (workingDays.length === 0 || workingDays.length === days.length) return undefined
-  return [...fields.slice(0, -3), workingDays.join(','), ...fields.slice(-2)].join(' ')
+  const time = fields.slice(0, -3)
+  const [days = ANY, month = ANY, weekdays = ANY] = fields.slice(-3)
+  // With a plus before the weekday, both fields must match.
+  const isEither = !isAny(days) && !isAny(weekdays) && !weekdays.startsWith('+')
+  const list = days.split(',')
+  const lists = [list.filter((day) => !WORKING_DAY.test(day)), list.filter((day) => WORKING_DAY.test(day))]
+  const ofDays = lists
+    .filter(({ length }) => length > 0)
+    .map((some) => [...time, some.join(','), month, isEither ? ANY : weekdays].join(' '))
+  return isEither ? [...ofDays, [...time, ANY, month, weekdays].join(' ')] : ofDays
 }
+
+function isAny(field: string): boolean {
+  return field === ANY || field === '?'
+}
+
+const ANY = '*'
+const WORKING_DAY = /^\d+W$/i
 
 function readPattern(cron: string, timeZone: string): Cron {
   try {

@@ -40,6 +40,21 @@ describe('a cron expression', () => {
     expect(after(cron, 'UTC', '2026-11-15T10:00:00Z', 1)).toEqual([next])
   })
 
+  test('of a day and a weekday runs on 1 March, which follows the shorter February', () => {
+    const march = ['2026-02-23T12:00:00Z', '2026-03-01T12:00:00Z', '2026-03-02T12:00:00Z', '2026-03-09T12:00:00Z']
+    expect(after('0 12 1 * MON', 'UTC', '2026-02-17T00:00:00Z', 4)).toEqual(march)
+    expect(new CronSchedule('0 12 1 * MON', 'UTC').latest(4, new Date(march[3]!)).map(shortly)).toEqual(march)
+  })
+
+  test.each([
+    ['0 12 ? * MON', '2026-11-16T12:00:00Z'],
+    ['0 12 15 * ?', '2026-11-15T12:00:00Z'],
+    ['0 12 15W * +FRI', '2027-01-15T12:00:00Z'],
+    ['0 12 30 2 MON', '2027-02-01T12:00:00Z'],
+  ])('%s needs both fields, or only the one that is given, and is next due at %s', (cron, next) => {
+    expect(after(cron, 'UTC', '2026-11-15T10:00:00Z', 1)).toEqual([next])
+  })
+
   test('is normalised: extra spaces and the case of macros do not matter', () => {
     expect(requiredCron('cron', '  0   12 \t* * * ')).toBe('0 12 * * *')
     expect(requiredCron('cron', '@Daily')).toBe('@daily')
