@@ -2334,7 +2334,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 a0152b4352e5102b3ceca2041656de108f8baa6ab07220571a8b6b1b08a2ee7c
+-- body: sha256 c245db98ef25f6e286eaa4db8afc392124cf62b1838ce820bec4d65b8702ee4d
 COMMENT ON FUNCTION check_scheduled_message(text, jsonb, text, text) IS 'Internal: raises 22023 unless a topic, payload, participant and delivery are acceptable.';
 
 -- function check_scheduler_leases(text, uuid[], uuid[], text, text, integer) of symphony_owner

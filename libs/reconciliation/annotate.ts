@@ -54,11 +54,14 @@ async function annotationOf(
     return isErased ? [{ outboxId, amount: null, currency: null, covered: true }] : []
   }
   const { amount, currency } = opened.payload
-  const isReadable = typeof amount === 'string' && AMOUNT.test(amount) && typeof currency === 'string'
-  return isReadable ? [{ outboxId, amount, currency, covered: true }] : []
+  const isReadable = typeof amount === 'string' && AMOUNT.test(amount)
+  return isReadable && typeof currency === 'string' && CURRENCY.test(currency)
+    ? [{ outboxId, amount, currency, covered: true }]
+    : []
 }
 
 const AMOUNT = /^\d{1,18}(?:\.\d{1,6})?$/
+const CURRENCY = /^[A-Z]{3}$/
 
 function amountsEncrypted(railType: string): SymphonyError {
   return new SymphonyError(

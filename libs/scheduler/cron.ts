@@ -21,7 +21,7 @@ export class CronSchedule {
 
   /** Returns the first occurrence after a moment. */
   next(after: Date): Date {
-    const found = this.#patterns.flatMap((pattern) => pattern.nextRun(after)?.getTime() ?? [])
+    const found = this.#patterns.flatMap((pattern) => nextRun(pattern, after)?.getTime() ?? [])
     if (found.length > 0) return new Date(Math.min(...found))
     throw new ArgumentRangeError('cron', 'expected a schedule with an occurrence, got a date that no year has')
   }
@@ -76,28 +76,32 @@ export function requiredTimeZone(argument: string, value: unknown): string {
 }
 
 /**
- * Splits an expression into expressions with only plain days, only working days (`15W`) or only weekdays. croner 11.0.0
- * mishandles mixtures: backwards it loses working days, and forwards it loses 1 March before a weekday on 2 March.
+ * Returns the first occurrence after a moment. croner 11.0.0 passes over 1 and 2 March forwards if a later day of the
+ * list, or of the weekday's month, does not exist in February. Backwards it finds them.
+ */
+function nextRun(pattern: Cron, after: Date): Date | null {
+  let next = pattern.nextRun(after)
+  while (next !== null && after.getTime() < Date.UTC(next.getUTCFullYear(), 2, 3)) {
+    const [earlier] = pattern.previousRuns(1, next)
+    if (earlier === undefined || earlier <= after) break
+    next = earlier
+  }
+  return next
+}
+
+/**
+ * Splits an expression into one with only plain days and one with only working days (`15W`), because croner 11.0.0
+ * loses working days backwards if a list mixes them.
  */
 function splitDays(cron: string): string[] {
   const fields = cron.split(' ')
-  const time = fields.slice(0, -3)
-  const [days = ANY, month = ANY, weekdays = ANY] = fields.slice(-3)
-  // With a plus before the weekday, both fields must match.
-  const isEither = !isAny(days) && !isAny(weekdays) && !weekdays.startsWith('+')
-  const list = days.split(',')
-  const lists = [list.filter((day) => !WORKING_DAY.test(day)), list.filter((day) => WORKING_DAY.test(day))]
-  const ofDays = lists
-    .filter(({ length }) => length > 0)
-    .map((some) => [...time, some.join(','), month, isEither ? ANY : weekdays].join(' '))
-  return isEither ? [...ofDays, [...time, ANY, month, weekdays].join(' ')] : ofDays
+  const days = fields.at(-3)?.split(',') ?? []
+  const working = days.filter((day) => WORKING_DAY.test(day))
+  const plain = days.filter((day) => !working.includes(day))
+  if (working.length === 0 || plain.length === 0) return [cron]
+  return [plain, working].map((some) => [...fields.slice(0, -3), some.join(','), ...fields.slice(-2)].join(' '))
 }
 
-function isAny(field: string): boolean {
-  return field === ANY || field === '?'
-}
-
-const ANY = '*'
 const WORKING_DAY = /^\d+W$/i
 
 function readPattern(cron: string, timeZone: string): Cron {

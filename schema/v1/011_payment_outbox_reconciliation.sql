@@ -46,8 +46,9 @@ COMMENT ON COLUMN reconciliation_runs.entries_sha256 IS 'Digest of the rows of r
 COMMENT ON COLUMN reconciliation_runs.findings_sha256 IS 'Digest of the rows of reconciliation_findings of this run.';
 
 -- Contains a hash of the accounts, because an index row holds at most 2,704 bytes, and a file up to 1,000 accounts.
-CREATE UNIQUE INDEX IF NOT EXISTS ux_reconciliation_runs_one_per_file ON reconciliation_runs (file_sha256, reading_sha256,
-  rail_type, hash_array_extended(accounts, 0), settlement_days, period_from, period_to, keep_unknown);
+CREATE UNIQUE INDEX IF NOT EXISTS ux_reconciliation_runs_one_per_file ON reconciliation_runs (
+  file_sha256, reading_sha256, rail_type, hash_array_extended(accounts, 0), settlement_days, period_from, period_to,
+  keep_unknown);
 COMMENT ON INDEX ux_reconciliation_runs_one_per_file IS
   'Uniqueness and repeats: one run per file and options. One entry per run.';
 

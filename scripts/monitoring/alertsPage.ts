@@ -40,7 +40,7 @@ Processes with the setting [\`notify\`](options.md#alert-notices) tell Slack, Pa
 - \`api\` and \`start\` evaluate the rules every 15 s. Each notice is a message of the topic \`symphony.alerts\`, which \`worker\` and \`start\` send in order per alert, with retries. Several processes send it once. A restart neither repeats nor loses a notice.
 - An alert has ended when two rounds in a row do not find it.
 - No worker sends messages during \`SymphonyDispatchFrozen\`, \`SymphonyAllPaused\` and \`SymphonyNoWorkerAlive\`. The process that sees one sends the notice itself, at most three times, and cancels the message. If the channel refuses it, a later round repeats it.
-- Any process also sends the notice of a firing alert itself if no worker has sent it within a minute. If a worker has claimed its message, the channel may get the notice twice. Only workers send the end of an alert.
+- Any process also sends the notice of a firing alert itself if no worker has tried it within a minute. If a worker has claimed its message meanwhile, the channel may get the notice twice. Only workers send the end of an alert.
 - Without the database (\`SymphonyStatusMissing\`) each process sends its own notice and its end, from memory. A process that is killed meanwhile sends no end.
 
 ${rules.map(section).join('\n\n')}

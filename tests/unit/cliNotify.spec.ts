@@ -16,7 +16,7 @@ import { Symphony } from '../../libs/symphony/index.js'
 import { closeAfterAll } from '../support/afterAll.js'
 import { symphony } from '../support/commandLine.js'
 import { useTestDatabase } from '../support/database.js'
-import { claim } from '../support/outboxItems.js'
+import { claim, complete } from '../support/outboxItems.js'
 import { startRailServer } from '../support/railServer.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
@@ -234,6 +234,15 @@ describe('an alert with --notify', () => {
     expect(await notifier.runOnce()).toEqual({ enqueued: 0, sentDirectly: 1 })
     expect(await notifier.runOnce()).toEqual({ enqueued: 0, sentDirectly: 0 })
     expect(bodies()).toHaveLength(1)
+  })
+
+  test('is left to the workers if one of them has tried its message', async () => {
+    const notifier = notifierOf({ channel: channelOf('json'), firing: () => [HELD], leftSeconds: 0 })
+    await notifier.runOnce()
+    const [message] = await claim(db, ALERT_TOPIC)
+    await complete(db, message!, { state: 'RETRYABLE', errorCode: 'NOT_ACCEPTED', retryDelaySeconds: 3600 })
+    expect(await notifier.runOnce()).toEqual({ enqueued: 0, sentDirectly: 0 })
+    expect(bodies()).toEqual([])
   })
 
   test('about an unreachable database is sent directly, once when it fires and once when it ends', async () => {

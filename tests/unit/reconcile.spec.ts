@@ -425,6 +425,13 @@ describe('amounts that the database cannot read, in a reconciliation', () => {
     await expect(refused).rejects.toMatchObject({ code: 'AMOUNT_UNREADABLE' })
   })
 
+  test('are not compared if the currency of a FAILED payment is no code of three capitals', async () => {
+    const payload = { ...PAYLOAD, currency: 'eur' }
+    const { outboxId, railType } = await enqueueFailed(db, { payload })
+    const { counts } = await run(railType, [debit(outboxId)])
+    expect(counts).toEqual({ ...NOTHING, paidNotRecorded: 1 })
+  })
+
   test('count as matched, without a comparison, once the key of their subject is destroyed', async () => {
     const { type, outboxId, fixture, participantId } = await encrypted('10.50')
     await destroySubjectKey(control, participantId, 'erasure request')

@@ -46,6 +46,26 @@ describe('a cron expression', () => {
     expect(new CronSchedule('0 12 1 * MON', 'UTC').latest(4, new Date(march[3]!)).map(shortly)).toEqual(march)
   })
 
+  test.each(['1,30', '1,31', '1,15,30', '2,31', '*/3', '*/5', '*/10', '1-3,29-31', '28,L', '1W,31', '31'])(
+    'of the days %s has the same occurrences forwards as backwards, in any time zone',
+    (days) => {
+      for (const [weekday, zone] of [
+        ['*', 'UTC'],
+        ['+SUN,MON', 'America/New_York'],
+        ['FRI', 'Asia/Tokyo'],
+      ] as const) {
+        const schedule = new CronSchedule(`0 12 ${days} * ${weekday}`, zone)
+        const backwards = schedule
+          .latest(400, new Date('2029-01-01T00:00:00Z'))
+          .filter((at) => at >= new Date('2027-01-05'))
+        const forwards: Date[] = []
+        for (let at = new Date('2027-01-05'); forwards.length < backwards.length; forwards.push(at))
+          at = schedule.next(at)
+        expect(forwards).toEqual(backwards)
+      }
+    },
+  )
+
   test.each([
     ['0 12 ? * MON', '2026-11-16T12:00:00Z'],
     ['0 12 15 * ?', '2026-11-15T12:00:00Z'],

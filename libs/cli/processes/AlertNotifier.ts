@@ -53,7 +53,7 @@ export interface NotifierCounts {
  * ends when two rounds in a row do not find it.
  *
  * While an alert stops dispatch, the process that enqueued the notice sends it directly and then cancels the message.
- * If a notice of a firing alert stays pending for `leftSeconds`, a round of any process does the same.
+ * If no worker has tried a notice of a firing alert for `leftSeconds`, a round of any process does the same.
  */
 export class AlertNotifier extends IntervalWorker<NotifierCounts> {
   readonly #options: NotifierOptions
@@ -105,7 +105,9 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
     const step = this.#nextStep(channel, last, alert, missing)
     const isOpen = step === undefined ? last.status === 'firing' : step.status === 'firing'
     if (step === undefined) {
-      const isLeft = isOpen && last.isPending && last.ageSeconds >= (this.#options.leftSeconds ?? 60)
+      // A message that a worker has tried is not left: the worker repeats it, and a slow channel delays no other.
+      const isUnsent = last.isPending && (last.isUntried || STOPS_DISPATCH.has(name))
+      const isLeft = isOpen && isUnsent && last.ageSeconds >= (this.#options.leftSeconds ?? 60)
       const isDirect = alert !== undefined && isLeft && !this.#uncancelled.has(last.id)
       return { isOpen, enqueued: false, sent: isDirect && (await this.#sendDirectly(channel, last, alert)) }
     }
@@ -248,6 +250,7 @@ interface LastNotice {
   readonly repeats: number
   readonly ageSeconds: number
   readonly isPending: boolean
+  readonly isUntried: boolean
 }
 
 const NEVER: LastNotice = {
@@ -258,9 +261,10 @@ const NEVER: LastNotice = {
   repeats: 0,
   ageSeconds: 0,
   isPending: false,
+  isUntried: false,
 }
 
-function lastNoticeOf({ outboxId, instructionId, createdAt, state }: ItemView): LastNotice {
+function lastNoticeOf({ outboxId, instructionId, createdAt, state, lastAttemptNo }: ItemView): LastNotice {
   const [, episode = '0', word = '', repeats = '0'] = NOTICE_ID.exec(instructionId) ?? []
   return {
     id: instructionId,
@@ -270,6 +274,7 @@ function lastNoticeOf({ outboxId, instructionId, createdAt, state }: ItemView): 
     repeats: Number(repeats),
     ageSeconds: (systemClock.now().getTime() - Date.parse(createdAt)) / 1_000,
     isPending: state !== 'DISPATCHED' && state !== 'FAILED',
+    isUntried: lastAttemptNo === null,
   }
 }
 

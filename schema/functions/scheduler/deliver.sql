@@ -35,7 +35,9 @@ BEGIN
   IF v_payload_defect IS NOT NULL THEN
     PERFORM refuse_argument('p_payload', v_payload_defect);
   END IF;
-  IF p_participant_id IS NOT NULL AND (NOT is_id(p_participant_id) OR starts_with(p_participant_id, '~outcomes~')) THEN
+  IF p_participant_id IS NOT NULL
+    AND (NOT is_id(p_participant_id) OR starts_with(p_participant_id, '~outcomes~'))
+  THEN
     PERFORM refuse_argument('p_participant_id',
       'null, or 1 to 128 printable ASCII characters without spaces, not beginning with ~outcomes~');
   END IF;

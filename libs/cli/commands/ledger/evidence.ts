@@ -31,7 +31,7 @@ export function registerEvidence(program: Command, cli: Cli): void {
   addExamples(
     evidence.command('check <folder>'),
     'symphony evidence check ./evidence',
-    'symphony evidence check ./evidence --public-key checkpoint-public.pem --json',
+    'symphony evidence check ./evidence --public-key signer-public.pem --json',
   )
     .description('check a bundle without a database: its bytes are unchanged, and its parts agree')
     .option('--public-key <file>', 'public key of the signature of the bundle')
@@ -47,7 +47,7 @@ what was deployed (symphony doctor) or the ledger is broken (symphony ledger ver
 symphony_auditor.
 
 Examples:
-  symphony evidence --out ./evidence --checkpoints checkpoints.ndjson --public-key checkpoint-public.pem
+  symphony evidence --out ./evidence --checkpoints checkpoints.ndjson --public-key checkpoint-public.pem --key signer.pem
   symphony evidence check ./evidence`
 
 async function runEvidence(flags: GivenFlags, cli: Cli): Promise<void> {
