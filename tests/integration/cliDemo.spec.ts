@@ -19,7 +19,8 @@ test(
     const TMPDIR = await temporaryFolder()
     const { exitCode, stdout, stderr } = await spawnSymphony(
       ['demo', '--payments', '120', '--workers', '2', '--seed', 'smoke', '--json'],
-      { TMPDIR },
+      // The file of a production worker. A demo worker with this setting would write it, and the last check finds it.
+      { TMPDIR, SYMPHONY_EPOCH_FILE: join(TMPDIR, 'epoch.json') },
     ).ended
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
     const result: Record<string, number> = JSON.parse(stdout)

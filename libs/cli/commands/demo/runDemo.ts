@@ -8,6 +8,7 @@ import { FieldVault } from '../../../protection/index.js'
 import { readBook } from '../../../rails/index.js'
 import { reconcile } from '../../../reconciliation/index.js'
 import { sleep } from '../../../worker/index.js'
+import { SETTINGS } from '../../settings/settings.js'
 import { ProgressBar, type Cli } from '../../terminal/Terminal.js'
 import { readRailEffects } from '../ledger/withLedger.js'
 import { DemoEnvironment } from './DemoEnvironment.js'
@@ -129,7 +130,7 @@ async function dispatchAll(options: DemoOptions, { environment, database, cli }:
   const fleet = new DemoFleet({
     size: workers,
     args: [programFile('../../childMain.js'), 'worker', '--no-http', '--until-stdin-closes', '--log-level', 'error'],
-    env: { ...cli.env, ...workerSettings(environment) },
+    env: { ...cli.env, ...NO_SETTINGS, ...workerSettings(environment) },
     logFile: `${environment.folder}/workers.log`,
     random: seededRandom(`victims ${seed}`),
   })
@@ -196,6 +197,14 @@ async function enqueueSome(
 function isDrained({ pendingCount, heldCount }: OutboxStatus): boolean {
   return pendingCount === heldCount
 }
+
+/**
+ * Unsets each setting, because an empty variable counts as not set. A demo worker with the epoch file of a production
+ * worker would overwrite that file, and the production worker would then freeze dispatch.
+ */
+const NO_SETTINGS = Object.fromEntries(
+  Object.values(SETTINGS).flatMap(({ env }) => (env === undefined ? [] : [[env, '']])),
+)
 
 /** Returns settings with short leases, so that other workers take over the items of a killed worker within seconds. */
 function workerSettings(environment: DemoEnvironment): Record<string, string> {
