@@ -537,3 +537,20 @@ describe('symphony limits', () => {
     expect(stderr).toContain(option)
   })
 })
+
+describe('redrive --all-matching', () => {
+  test('reads further pages if no payment of the first 50,000 matches', async () => {
+    const [item] = await failed(1)
+    await db.queryNoRole(
+      `SET LOCAL session_replication_role = replica;
+       INSERT INTO payment_outbox_attempts (attempt_id, outbox_id, instruction_id, participant_id, sequence_id,
+         idempotency_key, rail_type, payload, attempt_no, state, action, outcome_unknown)
+       SELECT ('f0000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, gen_random_uuid(), 'i', 'p', n, 'k', 'other',
+         '{}', 1, 'FAILED', 'sent', false
+       FROM generate_series(1, 50000) n`,
+    )
+    const words = ['redrive', '--all-matching', '--rail', item!.railType]
+    expect(await json([...words, '--dry-run'])).toMatchObject({ outboxIds: [item!.outboxId], more: false })
+    expect(idsOf((await json([...words, '--reason', 'r'])).proposed)).toEqual([item!.outboxId])
+  })
+})

@@ -1,5 +1,6 @@
 import { Writable } from 'node:stream'
 import { describe, expect, test } from 'vitest'
+import { decideEach } from '../../libs/cli/operator/operator.js'
 import { run } from '../../libs/cli/program.js'
 import { reportError } from '../../libs/cli/terminal/reportError.js'
 import { Terminal } from '../../libs/cli/terminal/Terminal.js'
@@ -167,4 +168,12 @@ describe('the terminal class of the command line', () => {
     terminal.printJson({ amountMinor: 9_007_199_254_740_993n })
     expect(written.stdout).toBe('{"amountMinor":"9007199254740993"}\n')
   })
+})
+
+test('a bulk decision that stops half-way names the undecided ids and clears its progress bar', async () => {
+  const { written, cli } = recorder({ isTTY: true })
+  const lost = new Error('the connection was lost')
+  const decide = async (id: string) => (id === 'b' ? Promise.reject(lost) : { status: 'PROPOSED' })
+  await expect(decideEach(['a', 'b', 'c'], decide, cli)).rejects.toBe(lost)
+  expect(written.stderr.endsWith('\u001B[2KThe database answered for 1 of 3. No answer for: b c\n')).toBe(true)
 })

@@ -12,6 +12,7 @@ import {
   hasFilter,
   printAllRows,
   printResult,
+  readSelected,
   reasonOption,
   requiredReason,
   requireKnownNames,
@@ -155,14 +156,15 @@ async function redriveOne(control: RoleHandle, outboxId: string, flags: GivenFla
 const DRY_RUN_REASON = 'dry run'
 
 async function redriveAll(control: RoleHandle, flags: GivenFlags, cli: Cli): Promise<void> {
-  const search = { ...selectionOf(flags), undecided: true }
+  const search = selectionOf(flags)
   if (!hasFilter(search)) {
     throw new InvalidArgumentError(
       '--all-matching',
       'expected at least one filter: --rail, --participant, --error-code, --since or --until',
     )
   }
-  const { items: failed, next } = await requireKnownNames(control, search, await readFailedItems(control, search))
+  const found = await readSelected(search, (page) => readFailedItems(control, { ...page, undecided: true }), cli)
+  const { items: failed, next } = await requireKnownNames(control, search, found)
   const outboxIds = failed.map(({ item }) => item.outboxId)
   const more = next === null ? '' : ' These are the newest; run it again for the others, or raise --limit.'
   if (flags['dryRun'] === true) {

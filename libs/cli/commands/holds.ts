@@ -25,6 +25,7 @@ import {
   hasFilter,
   printAllRows,
   printResult,
+  readSelected,
   reasonOption,
   requiredReason,
   requireKnownNames,
@@ -222,7 +223,7 @@ async function resolveMany(
   flags: GivenFlags,
   cli: Cli,
 ): Promise<void> {
-  const { items, more } = await selected(control, ids, flags)
+  const { items, more } = await selected(control, ids, flags, cli)
   const outboxIds = items.map(({ outboxId }) => outboxId)
   const listed = items.map((item) => `${item.outboxId} ${item.instructionId}: ${describeMoney(item)}`)
   const further = more ? ' These are the newest; run it again for the others, or raise --limit.' : ''
@@ -258,17 +259,18 @@ interface Selected {
   readonly more: boolean
 }
 
-async function selected(control: RoleHandle, ids: readonly string[], flags: GivenFlags): Promise<Selected> {
+async function selected(control: RoleHandle, ids: readonly string[], flags: GivenFlags, cli: Cli): Promise<Selected> {
   if (ids.length > 0) {
     const items: ItemStatus[] = []
     for (const id of new Set(ids)) items.push(await requiredItem(control, id))
     return { items, more: false }
   }
-  const search = { ...selectionOf(flags), undecided: true }
+  const search = selectionOf(flags)
   if (!hasFilter(search)) {
     throw new InvalidArgumentError('--all', 'expected at least one filter: --rail, --participant, --since or --until')
   }
-  const { items, next } = await requireKnownNames(control, search, await readHeldItems(control, search))
+  const found = await readSelected(search, (page) => readHeldItems(control, { ...page, undecided: true }), cli)
+  const { items, next } = await requireKnownNames(control, search, found)
   return { items: items.map(({ item }) => item), more: next !== null }
 }
 

@@ -140,9 +140,30 @@ export async function requireKnownNames<Page extends FoundPage>(
   return page
 }
 
-interface FoundPage {
-  readonly items: readonly object[]
+interface FoundPage<Item = object> {
+  readonly items: readonly Item[]
   readonly next: string | null
+}
+
+/**
+ * Reads pages until `limit` items are found. A page may be short, even empty, and have a next one, because one page
+ * scans a bounded number of rows.
+ */
+export async function readSelected<Item>(
+  search: ItemSelection,
+  read: (search: ItemSelection) => Promise<FoundPage<Item>>,
+  { signal }: Cli,
+): Promise<FoundPage<Item>> {
+  const items: Item[] = []
+  let { before, limit } = search
+  for (;;) {
+    const page = await read({ ...search, ...(before === undefined ? {} : { before }), limit })
+    items.push(...page.items)
+    limit -= page.items.length
+    if (page.next === null || limit === 0) return { items, next: page.next }
+    signal.throwIfAborted()
+    before = page.next
+  }
 }
 
 export function hasFilter({ railType, participants, since, until, errorCode }: ItemSelection): boolean {
@@ -181,7 +202,10 @@ interface Decided<Result> {
   readonly refused: readonly Refusal[]
 }
 
-/** Decides each payment in a separate transaction. Collects refusals and continues. */
+/**
+ * Decides each payment in a separate transaction. Collects refusals and continues. A database fault or a signal ends
+ * the command after it prints the undecided ids.
+ */
 export async function decideEach<Result extends object>(
   outboxIds: readonly string[],
   decide: (outboxId: string) => Promise<Result>,
@@ -190,14 +214,19 @@ export async function decideEach<Result extends object>(
   const done: (Result & { readonly outboxId: string })[] = []
   const refused: Refusal[] = []
   const bar = new ProgressBar(terminal, outboxIds.length)
-  for (const outboxId of outboxIds) {
-    signal.throwIfAborted()
+  for (const [index, outboxId] of outboxIds.entries()) {
     try {
+      signal.throwIfAborted()
       done.push({ outboxId, ...(await decide(outboxId)) })
     } catch (error) {
       // The database refused, for example because another operator decided before, or a late outcome says that the rail
       // paid.
-      if (!(error instanceof DatabaseError) || error.disposition !== 'fatal') throw error
+      if (!(error instanceof DatabaseError) || error.disposition !== 'fatal') {
+        bar.clear()
+        const undecided = outboxIds.slice(index).join(' ')
+        terminal.note(`The database answered for ${index} of ${outboxIds.length}. No answer for: ${undecided}`)
+        throw error
+      }
       refused.push({ outboxId, code: error.code, message: error.message })
     }
     bar.show(done.length + refused.length)
