@@ -256,6 +256,8 @@ describe('symphony evidence', () => {
     const { exitCode, stdout, stderr } = await command(...words, '--out', fixture.file('broken'))
     expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: expect.stringContaining('EVIDENCE_REFUSED') })
     expect(stdout).toContain('differs from what was sealed')
+    const asJson = await command(...words, '--out', fixture.file('broken'), '--json')
+    expect(JSON.parse(asJson.stdout)).toMatchObject({ ok: false, audit: { ok: false } })
     expect((await readdir(fixture.folder)).filter((name) => name.includes('broken'))).toEqual([])
   })
 

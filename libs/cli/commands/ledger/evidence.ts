@@ -58,7 +58,7 @@ async function runEvidence(flags: GivenFlags, cli: Cli): Promise<void> {
   const written = await withProgress(cli, 'rows hashed again', (onProgress) =>
     withLedger(settings, (ledger) => ledger.writeEvidence({ ...options, onProgress })),
   ).catch((error: unknown) => {
-    if (error instanceof EvidenceError) printFindings(error, cli)
+    if (error instanceof EvidenceError) printFindings(error, flags, cli)
     throw error
   })
   if (flags['json'] === true) return cli.terminal.printJson({ folder, ...written })
@@ -68,8 +68,9 @@ async function runEvidence(flags: GivenFlags, cli: Cli): Promise<void> {
 }
 
 /** Prints the findings that prevented a bundle, because no file contains them. */
-function printFindings({ found }: EvidenceError, cli: Cli): void {
+function printFindings({ found }: EvidenceError, { json }: GivenFlags, cli: Cli): void {
   if (found === undefined) return
+  if (json === true) return cli.terminal.printJson({ ok: false, ...found })
   if (!found.doctor.ok) printDiagnosis(found.doctor, cli)
   if (!found.audit.ok) printReport(found.audit, cli)
 }
