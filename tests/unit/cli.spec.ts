@@ -1,6 +1,8 @@
 import { Writable } from 'node:stream'
 import { describe, expect, test } from 'vitest'
 import { decideEach } from '../../libs/cli/operator/operator.js'
+import { describeServer } from '../../libs/cli/processes/runStart.js'
+import { urlOfLogin } from '../../libs/cli/processes/secrets.js'
 import { run } from '../../libs/cli/program.js'
 import { reportError } from '../../libs/cli/terminal/reportError.js'
 import { Terminal } from '../../libs/cli/terminal/Terminal.js'
@@ -176,4 +178,17 @@ test('a bulk decision that stops half-way names the undecided ids and clears its
   const decide = async (id: string) => (id === 'b' ? Promise.reject(lost) : { status: 'PROPOSED' })
   await expect(decideEach(['a', 'b', 'c'], decide, cli)).rejects.toBe(lost)
   expect(written.stderr.endsWith('\u001B[2KThe database answered for 1 of 3. No answer for: b c\n')).toBe(true)
+})
+
+test.each([
+  ['postgres://u:p@/payments?host=/run/postgresql', '/run/postgresql/payments', '@localhost/payments?host=%2Frun'],
+  ['postgres:///payments?user=postgres&password=x', 'localhost/payments', '@localhost/payments'],
+  ['postgres://u:p@db:5433/payments', 'db:5433/payments', '@db:5433/payments'],
+  ['postgres://db/a@b?user=u&port=5433', 'db:5433/a@b', '@db/a@b?port=5433'],
+])('start describes the server %s and replaces its login', (url, described, replaced) => {
+  const server = { url, embedded: undefined, stop: async () => {} }
+  expect(describeServer(server)).toBe(`Using the database ${described}.`)
+  const login = urlOfLogin(url, { name: 'symphony', password: 'secret' })
+  expect(login).toContain(`postgres://symphony:secret${replaced}`)
+  expect(login).not.toMatch(/user=|password=/)
 })

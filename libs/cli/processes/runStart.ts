@@ -22,7 +22,7 @@ import { alertRails, loadNotify, startNotifier } from './alertNotices.js'
 import { createLog, RefusalWatch, untilAborted } from './lifecycle.js'
 import { createApiOptions, loadApiFiles, ProcessHttpServer } from './ProcessHttpServer.js'
 import { openMasterKeys, readRailsFile } from './rails.js'
-import { loginOf, readOrCreateSecret, urlOfLogin } from './secrets.js'
+import { loginOf, parseServerUrl, readOrCreateSecret, urlOfLogin } from './secrets.js'
 import { ledgerOptions, openSymphony, relayerOptions, retentionOptions, schedulerOptions } from './workerOptions.js'
 
 export type StartSettings = TargetSettings &
@@ -141,10 +141,11 @@ function printServer(server: OpenedServer, report: DeployReport, { findings }: D
   if (findings.length > 0) terminal.print(`It reports ${countOf(findings.length, 'note')}: symphony doctor`)
 }
 
-function describeServer({ url, embedded }: OpenedServer): string {
+export function describeServer({ url, embedded }: OpenedServer): string {
   if (embedded === undefined) {
-    const { hostname, port, pathname } = new URL(url)
-    return `Using the database ${hostname}${port === '' ? '' : `:${port}`}${pathname}.`
+    const { hostname, port, pathname, searchParams } = parseServerUrl(url)
+    const shownPort = searchParams.get('port') ?? port
+    return `Using the database ${searchParams.get('host') ?? hostname}${shownPort === '' ? '' : `:${shownPort}`}${pathname}.`
   }
   const { version, dataDir, port, adopted } = embedded
   const verb = adopted ? 'was running already' : 'is running'

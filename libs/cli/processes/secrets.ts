@@ -68,9 +68,16 @@ export async function loginOf(dataDir: string): Promise<ProcessLogin> {
   return { name, password }
 }
 
+/**
+ * Parses the URL of a server. In a PostgreSQL URL an empty host means this machine, but a WHATWG URL with credentials
+ * must have a host.
+ */
+export function parseServerUrl(url: string): URL {
+  return new URL(url.replace(/^(postgres(?:ql)?:\/\/(?:[^/?#]*@)?)(?=[/?#]|$)/, '$1localhost'))
+}
+
 export function urlOfLogin(url: string, { name, password }: ProcessLogin): string {
-  // In a PostgreSQL URL an empty host means this machine. A WHATWG URL with credentials must have a host.
-  const address = new URL(url.replace(/^([^?#]*@)(?=[/?]|$)/, '$1localhost'))
+  const address = parseServerUrl(url)
   address.username = encodeURIComponent(name)
   address.password = encodeURIComponent(password)
   // Removes parameters that would override the login set above.
