@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { readOutboxStatus } from '../../libs/outbox/index.js'
+import { proposePaymentOutbox, readOutboxStatus } from '../../libs/outbox/index.js'
 import { symphony, type CommandOutput } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import {
@@ -337,6 +337,25 @@ describe('symphony holds', () => {
       code: 'PROPOSAL_NOT_FOUND',
     })
     expect(await stateOf(outboxId)).toBe('HELD')
+  })
+
+  test('approve --dry-run says that a payment is sent first after two approvals', async () => {
+    const railType = `rail-${randomUUID()}`
+    const limit = ['--kind', 'approval', '--limit', '10', '--currency', 'EUR', '--rail', railType, '--approvals', '2']
+    const set = await json(['limits', 'propose', railType, ...limit, '--reason', 'x'], people.alice)
+    await json(['limits', 'approve', String(set['proposalId'])], people.bob)
+    const entered = buildInstruction({ railType, payload: { amount: '20', currency: 'EUR' } })
+    const carol = await db.createLogin('carol', { roles: ['symphony_ingest', 'symphony_control'] })
+    const { proposalId } = await proposePaymentOutbox(carol.database.as('symphony_ingest'), entered, 'by hand')
+    const approve = ['approve', String(proposalId)]
+    const first = await command([...approve, '--dry-run'], people.alice)
+    expect(first.stdout).toContain('It would be approved once. A second person must approve it too.')
+    expect(await json([...approve, '--dry-run'], people.alice)).toMatchObject({ applied: false })
+    expect(await json(approve, people.alice)).toMatchObject({ applied: false })
+    expect(await refusal([...approve, '--dry-run'], people.alice)).toEqual(await refusal(approve, people.alice))
+    const second = await command([...approve, '--dry-run'], people.bob)
+    expect(second.stdout).toMatch(/A worker would send it\.\n$/)
+    expect(await json([...approve, '--dry-run'], people.bob)).toMatchObject({ applied: true })
   })
 
   test('resolve --dry-run says whether a second person is needed, and changes nothing', async () => {

@@ -17,6 +17,7 @@ import {
   printResult,
   reasonOption,
   requiredReason,
+  tryOut,
 } from '../operator/operator.js'
 import { describeMoney } from '../operator/wording.js'
 import { addExamples } from '../settings/options.js'
@@ -34,7 +35,7 @@ export function registerApprove(program: Command, cli: Cli): void {
       .description('approve decisions that someone else has proposed; prints each refused one and continues')
       .argument('<proposal-id...>'),
   )
-    .option('--dry-run', 'print the payment, its hold, the proposal and its effect; change nothing')
+    .option('--dry-run', 'print the payment, its hold, the proposal and its effect, or the refusal; change nothing')
     .action((ids: readonly string[], flags: GivenFlags) => runApprove(ids, flags, cli))
 }
 
@@ -53,8 +54,12 @@ async function approve(control: RoleHandle, proposalId: string, flags: GivenFlag
   const facts = factsOf(item)
   if (isDryRun && proposal !== undefined) {
     const { decision, outboxId, proposedBy, reason } = proposal
-    const sentence = `${decision} of ${outboxId}, proposed by ${proposedBy}: ${reason}.${payment} ${EFFECTS[decision]}`
-    return printResult({ ...proposal, ...facts }, sentence, flags, cli)
+    const { applied } = await tryOut(control, (tx) => approveOutboxProposal(tx, proposalId))
+    const effect = applied
+      ? effectOf(decision, item)
+      : 'It would be approved once. A second person must approve it too.'
+    const sentence = `${decision} of ${outboxId}, proposed by ${proposedBy}: ${reason}.${payment} ${effect}`
+    return printResult({ ...proposal, ...facts, applied }, sentence, flags, cli)
   }
   const approved = await approveOutboxProposal(control, proposalId)
   printResult({ proposalId, ...approved, ...facts }, `${describeApproval(approved)}${payment}`, flags, cli)
@@ -76,6 +81,11 @@ function factsOf(item: ItemStatus | undefined): object {
   if (item === undefined) return {}
   const { instructionId, railType, outcomeUnknown, holdReason } = item
   return { instructionId, railType, outcomeUnknown, holdReason }
+}
+
+function effectOf(decision: ProposalView['decision'], item: ItemStatus | undefined): string {
+  const wasNeverSent = decision === 'RETRY' && item?.lastAttemptNo === null && !item.outcomeUnknown
+  return wasNeverSent ? 'A worker would send it.' : EFFECTS[decision]
 }
 
 const EFFECTS: Readonly<Record<ProposalView['decision'], string>> = {
