@@ -102,6 +102,7 @@ describe('symphony enqueue', () => {
     [['--instruction', 'i', '--participant', 'p', '--rail', 'r', '--payload', '[]'], 'payload: expected an object'],
     [['--instruction', 'a b', '--participant', 'p', '--rail', 'r', '--payload', '{}'], 'instructionId'],
     [['--file', 'x', '--rail', 'r'], '--rail: expected either this or --file'],
+    [['--file', 'x', '--not-before', '2026-01-31T12:00:00Z'], '--not-before: expected either this or --file'],
     [['--file', '/nowhere/at/all'], '/nowhere/at/all cannot be read'],
   ])('refuses %j with a usage error that names the option', async (words, message) => {
     const { exitCode, stderr } = await command(['enqueue', ...words])

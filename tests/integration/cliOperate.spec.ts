@@ -204,6 +204,8 @@ describe('symphony redrive', () => {
     [['01981', '--all-matching', '--rail', 'r'], 'outbox-id'],
     [['--all-matching', '--reason', 'r'], '--all-matching: expected at least one filter'],
     [[randomUUID()], '--reason: expected a reason'],
+    [['01981', '--dry-run', '--error-code', 'E'], '--error-code: expected no filter beside an id'],
+    [['01981', '--dry-run', '--since', '2026-01-31T08:00:00Z'], '--since: expected no filter beside an id'],
   ] as const)('refuses %j with a usage error that says what was expected', async ([words, message]) => {
     const { exitCode, stderr } = await command(['redrive', ...words])
     expect(exitCode).toBe(2)
@@ -313,6 +315,17 @@ describe('symphony holds list', () => {
     ]
     for (const filter of filters) expect([filter, await others(...filter)]).toEqual([filter, []])
     expect(await others(...own, '--rail', other!.railType)).toEqual([])
+  })
+})
+
+describe('symphony holds resolve', () => {
+  test.for([
+    [['--decision', 'failed', '--rail', 'sepa'], '--rail: expected no filter beside an id'],
+    [['--decision', 'retry', '--rail-reference', 'TX-1'], '--rail-reference: expected a reference only with'],
+  ] as const)('refuses %j of one id with a usage error that says what was expected', async ([words, message]) => {
+    const { exitCode, stderr } = await command(['holds', 'resolve', randomUUID(), '--reason', 'r', ...words])
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain(message)
   })
 })
 

@@ -14,6 +14,7 @@ import {
   printResult,
   readSelected,
   reasonOption,
+  refuseFilters,
   requiredReason,
   requireKnownNames,
   requireNoRefusal,
@@ -136,6 +137,7 @@ async function runRedrive(outboxId: string | undefined, flags: GivenFlags, cli: 
       'expected the id of one failed payment, or --all-matching instead of it',
     )
   }
+  if (outboxId !== undefined) refuseFilters(flags)
   await asControl('redrive', flags, cli, (control) =>
     outboxId === undefined ? redriveAll(control, flags, cli) : redriveOne(control, outboxId, flags, cli),
   )

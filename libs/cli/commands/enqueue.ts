@@ -23,7 +23,7 @@ import {
 import type { KnownContracts } from '../../rails/index.js'
 import { withTarget } from '../database/target.js'
 import { withProtection } from '../processes/rails.js'
-import { jsonOption } from '../settings/options.js'
+import { flagOf, jsonOption } from '../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
 import { PROTECTION, TARGET, type ProtectionSettings, type TargetSettings } from '../settings/settings.js'
 import { ProgressBar, type Cli } from '../terminal/Terminal.js'
@@ -81,7 +81,7 @@ const ONE = [
 async function run(flags: GivenFlags, cli: Cli): Promise<void> {
   const { file } = flags
   const unknownKey = ONE.find((name) => file !== undefined && flags[name] !== undefined)
-  if (unknownKey !== undefined) throw new InvalidArgumentError(`--${unknownKey}`, 'expected either this or --file')
+  if (unknownKey !== undefined) throw new InvalidArgumentError(flagOf(unknownKey), 'expected either this or --file')
   const settings = await resolveSettings(SETTINGS_TAKEN, flags, cli)
   if (typeof file === 'string') await runFile(file, settings, flags, cli)
   else await runOne(instructionOf(flags), settings, flags, cli)

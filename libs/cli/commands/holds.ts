@@ -27,6 +27,7 @@ import {
   printResult,
   readSelected,
   reasonOption,
+  refuseFilters,
   requiredReason,
   requireKnownNames,
   requireNoRefusal,
@@ -179,6 +180,10 @@ async function resolve(ids: readonly string[], flags: GivenFlags, cli: Cli): Pro
   const decision = decisionOf(flags)
   if ((ids.length === 0) === (flags['all'] !== true)) {
     throw new InvalidArgumentError('outbox-id', 'expected ids of held payments, or --all instead of them')
+  }
+  if (ids.length > 0) refuseFilters(flags)
+  if (decision !== 'DISPATCHED' && flags['railReference'] !== undefined) {
+    throw new InvalidArgumentError('--rail-reference', 'expected a reference only with --decision dispatched')
   }
   if (decision === 'DISPATCHED' && (ids.length > 1 || flags['all'] === true)) {
     throw new InvalidArgumentError('--decision', 'dispatched takes one id: each payment has its own --rail-reference')

@@ -3,7 +3,7 @@ import { csvRecord, SymphonyError, type ErrorCode, InvalidArgumentError, parseTi
 import { DatabaseError, type Queryable, type RoleHandle } from '../../db/index.js'
 import { requireKnownSearch, type ItemSearch } from '../../outbox/index.js'
 import { withTarget, type TargetLimits } from '../database/target.js'
-import { jsonOption, parseWholeNumber } from '../settings/options.js'
+import { flagOf, jsonOption, parseWholeNumber } from '../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
 import { TARGET } from '../settings/settings.js'
 import { ProgressBar, type Cli } from '../terminal/Terminal.js'
@@ -170,6 +170,13 @@ export function hasFilter({ railType, participants, since, until, errorCode }: I
   return [railType, participants, since, until, errorCode].some((value) => value !== undefined)
 }
 
+/** Refuses filters beside ids, which select the payments themselves. */
+export function refuseFilters(flags: GivenFlags): void {
+  const filter = ['rail', 'participant', 'since', 'until', 'errorCode'].find((name) => flags[name] !== undefined)
+  if (filter === undefined) return
+  throw new InvalidArgumentError(flagOf(filter), 'expected no filter beside an id; leave out the filter or the id')
+}
+
 /** Returns an object with the time of an option; an empty object without the option. */
 export function timeOf<Name extends 'since' | 'until' | 'occurredAt'>(
   name: Name,
@@ -180,7 +187,7 @@ export function timeOf<Name extends 'since' | 'until' | 'occurredAt'>(
   const time = parseTimestamp(text.replace(WITHOUT_SECONDS, '$1:00'))
   if (time === undefined) {
     throw new InvalidArgumentError(
-      `--${name.replace('At', '-at')}`,
+      flagOf(name),
       `expected a time with its zone, as in 2026-01-31T08:00:00Z, got "${text}"`,
     )
   }
