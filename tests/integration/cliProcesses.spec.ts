@@ -219,6 +219,24 @@ describe('symphony start', () => {
   })
 })
 
+test.for([
+  ['api', []],
+  ['worker', ['--database-url', 'postgres://u:p@127.0.0.1:1/db', '--notify', '/nowhere']],
+] as const)(
+  'symphony %s imports no rails, which may open connections, if a setting is wrong',
+  async ([name, words]) => {
+    const folder = await testFolder()
+    const imported = join(folder, 'imported')
+    const rails = await writeRailsFile(
+      folder,
+      `type: (await (await import('node:fs/promises')).writeFile('${imported}', ''), 'unused'), onUnknown: 'hold', dispatch() {}`,
+    )
+    const { exitCode } = await symphony([name, '--data-dir', join(folder, 'none'), '--rails', rails, ...words])
+    expect(exitCode).not.toBe(0)
+    expect(await readdir(folder)).not.toContain('imported')
+  },
+)
+
 describe('symphony worker', () => {
   async function startWorker(dispatch: string, railType: string, ...words: readonly string[]) {
     const rails = await writeRailsFile(await testFolder(), `type: '${railType}', onUnknown: 'resend', ${dispatch}`)

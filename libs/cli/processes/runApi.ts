@@ -33,8 +33,9 @@ export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<vo
   const files = await loadApiFiles(settings)
   const notify = await loadNotify(settings, cli)
   const vault = await openMasterKeys(settings.vaultKeys)
-  const rails = railsFile === undefined ? [] : await readRailsFile(railsFile, { timeoutMs: RAIL_TIMEOUT_DEFAULT_MS })
   const url = await urlOfTarget(settings)
+  // Imports the rails last: a connection that a rail opened would keep a process alive that fails before.
+  const rails = railsFile === undefined ? [] : await readRailsFile(railsFile, { timeoutMs: RAIL_TIMEOUT_DEFAULT_MS })
   const symphony = openSymphony(url, settings, 'api', { rails, vault })
   try {
     await requireStartChecks({ url, schema, strict }, cli)

@@ -19,8 +19,9 @@ export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<voi
   const { strict, schema } = settings
   const url = await urlOfTarget(settings)
   const vault = await openMasterKeys(settings.vaultKeys)
-  const rails = await readRailsFile(settings.rails, { timeoutMs: settings.railTimeoutMs })
   const notify = await loadNotify(settings, cli)
+  // Imports the rails last: a connection that a rail opened would keep a process alive that fails before.
+  const rails = await readRailsFile(settings.rails, { timeoutMs: settings.railTimeoutMs })
   const symphony = openSymphony(url, settings, 'worker', { rails: [...rails, ...alertRails(notify)], vault })
   try {
     const worker = symphony.worker({
