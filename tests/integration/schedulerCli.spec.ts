@@ -67,6 +67,17 @@ describe('symphony jobs', () => {
     expect(await json(['jobs', 'delete', 'report'])).toEqual({ name: 'report', deleted: false, runsRemoved: 0 })
   })
 
+  test('jobs add keeps the delivery of an existing job unless --delivery changes it', async () => {
+    const words = ['jobs', 'add', 'claimed', '--cron', '@daily', '--topic', 'reports']
+    const listed = async () => (await json(['jobs', 'list']))['jobs']
+    await json([...words, '--delivery', 'claim'])
+    await json(words)
+    expect(await listed()).toMatchObject([{ name: 'claimed', delivery: 'claim' }])
+    await json([...words, '--delivery', 'outbox'])
+    expect(await listed()).toMatchObject([{ name: 'claimed', delivery: 'outbox' }])
+    await json(['jobs', 'delete', 'claimed'])
+  })
+
   test.each([
     [['jobs', 'add', 'x', '--topic', 't'], '--cron'],
     [['jobs', 'add', 'x', '--cron', '@daily'], '--topic'],

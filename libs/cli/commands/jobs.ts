@@ -11,6 +11,7 @@ import {
   resumeJob,
   triggerJob,
   WORK_STATES,
+  type Delivery,
   type JobDefinition,
   type JobRunStatus,
   type JobStatus,
@@ -46,6 +47,12 @@ export function registerJobs(program: Command, cli: Cli): void {
         'policy for occurrences missed while no scheduler ran (default: once)',
       ).choices([...POLICIES]),
     )
+    .addOption(
+      new Option(
+        '--delivery <way>',
+        'outbox: a worker dispatches each message; claim: an application claims each run (default: that of the existing job, else outbox)',
+      ).choices([...DELIVERIES]),
+    )
     .action((name: string, flags: GivenFlags) => add(name, flags, cli))
 
   for (const [word, description, act] of VERBS) {
@@ -72,6 +79,7 @@ export function registerJobs(program: Command, cli: Cli): void {
 }
 
 const POLICIES: readonly MissedRuns[] = ['skip', 'once', 'all']
+const DELIVERIES: readonly Delivery[] = ['outbox', 'claim']
 
 const VERBS: readonly (readonly [string, string, (name: string, flags: GivenFlags, cli: Cli) => Promise<void>])[] = [
   ['pause', 'create no more runs of a job; existing runs continue', pause],
@@ -105,9 +113,11 @@ function printJob(job: JobStatus, { terminal }: Cli): void {
 
 async function add(name: string, flags: GivenFlags, cli: Cli): Promise<void> {
   const job = definitionOf(name, flags)
-  const { created, state, nextDueAt } = await asControl('jobs', flags, cli, (control) =>
-    createOrUpdateJob(control, job),
-  )
+  const { created, state, nextDueAt } = await asControl('jobs', flags, cli, async (control) => {
+    const given = DELIVERIES.find((word) => word === flags['delivery'])
+    const delivery = given ?? (await readJobs(control)).find((existing) => existing.name === name)?.delivery
+    return createOrUpdateJob(control, delivery === undefined ? job : { ...job, delivery })
+  })
   const verb = created ? 'is defined' : 'is updated'
   const when = state === 'PAUSED' ? 'it stays paused' : `next at ${nextDueAt.toISOString()}`
   printResult({ name, created, state, nextDueAt }, `The job ${name} ${verb}; ${when}.`, flags, cli)
