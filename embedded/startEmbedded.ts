@@ -166,8 +166,10 @@ export async function embeddedUrl(dataDir: string): Promise<string> {
   const home = await findHome(folder)
   const postmaster = home === undefined ? undefined : await readPostmaster(home.dataPath)
   if (home === undefined || postmaster?.holder !== 'server' || postmaster.status !== 'ready') {
+    const word = /^[\w./-]+$/.test(folder) ? folder : `'${folder.replaceAll("'", String.raw`'\''`)}'`
+    const option = folder === resolveDataDir('.symphony') ? '' : ` --data-dir ${word}`
     throw new EmbeddedError('EMBEDDED_NOT_RUNNING', `No PostgreSQL runs in ${folder}.`, {
-      remedy: 'Start it: symphony db start',
+      remedy: `Start it: symphony db start${option}`,
     })
   }
   return urlOf(home, postmaster.port)

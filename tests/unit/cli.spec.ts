@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream'
 import { describe, expect, test } from 'vitest'
 import { decideEach } from '../../libs/cli/operator/operator.js'
-import { describeServer } from '../../libs/cli/processes/runStart.js'
+import { describeServer, showCommand } from '../../libs/cli/processes/runStart.js'
 import { urlOfLogin } from '../../libs/cli/processes/secrets.js'
 import { run } from '../../libs/cli/program.js'
 import { reportError } from '../../libs/cli/terminal/reportError.js'
@@ -75,7 +75,7 @@ describe('on the command line', () => {
       stdout: '',
       stderr:
         'error EMBEDDED_NOT_RUNNING No PostgreSQL runs in /nowhere/at/all.\n' +
-        '  what to do Start it: symphony db start\n',
+        '  what to do Start it: symphony db start --data-dir /nowhere/at/all\n',
     })
     const json = await symphony('db url --json --data-dir /nowhere/at/all')
     expect(json).toMatchObject({ exitCode: 3, stdout: '' })
@@ -84,7 +84,7 @@ describe('on the command line', () => {
         code: 'EMBEDDED_NOT_RUNNING',
         message: 'No PostgreSQL runs in /nowhere/at/all.',
         causes: [],
-        remedy: 'Start it: symphony db start',
+        remedy: 'Start it: symphony db start --data-dir /nowhere/at/all',
       },
     })
   })
@@ -191,4 +191,20 @@ test.each([
   const login = urlOfLogin(url, { name: 'symphony', password: 'secret' })
   expect(login).toContain(`postgres://symphony:secret${replaced}`)
   expect(login).not.toMatch(/user=|password=/)
+})
+
+test.each([
+  [{}, 'symphony show INV-1'],
+  [{ schema: 'payments', dataDir: 'my data' }, "symphony show INV-1 --data-dir 'my data' --schema payments"],
+  [{ databaseUrl: 'postgres://given-in-the-environment' }, 'symphony show INV-1'],
+  [{ databaseUrl: 'postgres://given-by-a-flag' }, undefined],
+])('start with %j prints a show command that reads the same database, or none', (given, printed) => {
+  const settings = { databaseUrl: undefined, dataDir: '.symphony', schema: 'symphony', ...given }
+  const env = { DATABASE_URL: 'postgres://given-in-the-environment' }
+  expect(showCommand('INV-1', settings, env)).toBe(printed)
+})
+
+test('the db commands read SYMPHONY_DATA_DIR, and the remedy names that folder', async () => {
+  const { stderr } = await symphony('db url', { SYMPHONY_DATA_DIR: '/nowhere/it is' })
+  expect(stderr).toContain("symphony db start --data-dir '/nowhere/it is'")
 })

@@ -50,6 +50,7 @@ describe('symphony db', () => {
     const folder = ['--data-dir', dataDir]
     const started = await symphony('db', 'start', ...folder)
     expect(started).toMatchObject({ exitCode: 0, stdout: expect.stringContaining(`is running in ${dataDir}`) })
+    expect(started.stderr).toContain(`db stop --data-dir ${dataDir}\n`)
 
     const again = await symphony('db', 'start', '--json', ...folder)
     expect(JSON.parse(again.stdout)).toMatchObject({ dataDir, version: 18, adopted: true, ownerPid: null })

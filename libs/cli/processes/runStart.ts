@@ -180,7 +180,7 @@ function printWelcome(welcome: Welcome, settings: StartSettings, cli: Cli): void
  * Prints commands that enqueue and show a payment, only for the simulated rail. The instruction id differs at each
  * start, so that a command pasted after a restart enqueues a new payment.
  */
-function printFirstPayment({ address, token }: Welcome, { dataDir }: StartSettings, { terminal }: Cli): void {
+function printFirstPayment({ address, token }: Welcome, settings: StartSettings, { terminal, env }: Cli): void {
   const { dim } = terminal.colors
   const instructionId = `first-payment-${randomBytes(3).toString('hex')}`
   const body = JSON.stringify({
@@ -198,9 +198,20 @@ function printFirstPayment({ address, token }: Welcome, { dataDir }: StartSettin
   )
   terminal.print(dim('Then check the result:'))
   terminal.print(`curl -sS ${address}/v1/instructions/${instructionId} ${authorization}`)
-  terminal.print(
-    `symphony show ${instructionId}${dataDir === SETTINGS.dataDir.default ? '' : ` --data-dir ${shellWord(dataDir)}`}`,
-  )
+  const show = showCommand(instructionId, settings, env)
+  if (show !== undefined) terminal.print(show)
+}
+
+/** Returns a command that finds the same database; undefined for a URL of a flag, which contains a password. */
+export function showCommand(
+  instructionId: string,
+  { databaseUrl, dataDir, schema }: Pick<StartSettings, 'databaseUrl' | 'dataDir' | 'schema'>,
+  env: Cli['env'],
+): string | undefined {
+  if (databaseUrl !== undefined && databaseUrl !== env['DATABASE_URL']) return undefined
+  const folder = dataDir === SETTINGS.dataDir.default ? '' : ` --data-dir ${shellWord(dataDir)}`
+  const schemaFlag = schema === SETTINGS.schema.default ? '' : ` --schema ${shellWord(schema)}`
+  return `symphony show ${instructionId}${folder}${schemaFlag}`
 }
 
 /** Access token and its file. A token from the settings has no file and is not printed. */

@@ -1,9 +1,5 @@
 import { InvalidArgumentError as CommanderArgumentError, Option, type Command } from 'commander'
 
-export function dataDirOption(): Option {
-  return new Option('--data-dir <folder>', 'folder of the embedded PostgreSQL').default('.symphony')
-}
-
 export function jsonOption(): Option {
   return new Option('--json', 'print the result or the error as JSON')
 }
