@@ -391,9 +391,11 @@ describe('symphony pause and resume', () => {
     const railType = `ordered-${randomUUID()}`
     await setParticipantOutboxPolicy(db.as('symphony_control'), participantId, 'halt')
     const first = await enqueue(db, { participantId, railType, ordered: true })
+    const second = await enqueue(db, { participantId, railType, ordered: true })
     await enqueue(db, { participantId, railType, ordered: true })
     const [lease] = await claim(db, railType)
     await complete(db, lease!, { state: 'FAILED', errorCode: 'NO' })
+    await json(['cancel', second.outboxId, '--reason', 'the order was cancelled'])
     const resume = (...more: string[]) =>
       command(['resume', 'stream', participantId, '--reason', 'the bank agreed', ...more])
     for (const { stdout } of [await resume('--dry-run'), await resume()])
@@ -401,6 +403,22 @@ describe('symphony pause and resume', () => {
     expect(await claim(db, railType)).toHaveLength(1)
     const late = await command(['redrive', first.outboxId, '--reason', 'again'])
     expect(late.stderr).toContain('was sent already')
+  })
+
+  test('resume names a payment that failed while an operator had paused its halting stream', async () => {
+    const participantId = `halting-${randomUUID()}`
+    const railType = `ordered-${randomUUID()}`
+    await setParticipantOutboxPolicy(db.as('symphony_control'), participantId, 'halt')
+    const { outboxId, instructionId } = await enqueue(db, { participantId, railType, ordered: true })
+    const lease = await claimOnly(db, railType)
+    const words = ['stream', participantId, '--reason', 'a dispute']
+    await json(['pause', ...words])
+    await complete(db, lease, { state: 'FAILED', errorCode: 'NO' })
+    const skipped = `${instructionId} (${outboxId}) failed and was not redriven`
+    expect((await command(['resume', ...words, '--dry-run'])).stdout).toContain(skipped)
+    await json(['resume', ...words])
+    await json(['pause', ...words])
+    expect((await command(['resume', ...words])).stdout).not.toContain(skipped)
   })
 
   test('pause stream says, even in a dry run, that only ordered payments wait', async () => {

@@ -79,8 +79,8 @@ export interface SkippedHead {
 }
 
 /**
- * Returns the failed payment that halted a stream and was not redriven. A resume of the stream skips this payment. As
- * symphony_control.
+ * Returns the failed payment that halted a stream and was not redriven. A resume of the stream skips this payment. A
+ * stream that was paused already keeps the reason of that pause when a payment fails. As symphony_control.
  */
 export async function readSkippedHead(role: Queryable, participantId: string): Promise<SkippedHead | undefined> {
   const identities = qualify(role, 'payment_outbox_identities')
@@ -89,11 +89,15 @@ export async function readSkippedHead(role: Queryable, participantId: string): P
        (SELECT count(*) FROM ${qualify(role, 'payment_outbox_pending')} p WHERE p.participant_id = $1 AND p.ordered)::int AS waiting
      FROM ${qualify(role, 'outbox_pauses')} z
      CROSS JOIN LATERAL (
-       SELECT i.outbox_id, i.instruction_id FROM ${identities} i
+       SELECT i.outbox_id, i.instruction_id, a.completed_at FROM ${identities} i
        JOIN ${qualify(role, 'payment_outbox_attempts')} a ON a.outbox_id = i.outbox_id AND a.state = 'FAILED'
+         AND a.action <> 'cancelled'
        WHERE i.participant_id = z.name AND i.ordered ORDER BY i.sequence_id DESC LIMIT 1
      ) failed
-     WHERE z.kind = 'stream' AND z.name = $1 AND z.reason = 'ORDERED_HEAD_FAILED'
+     WHERE z.kind = 'stream' AND z.name = $1
+       AND (z.reason = 'ORDERED_HEAD_FAILED' OR failed.completed_at >= z.paused_at AND EXISTS (
+         SELECT 1 FROM ${qualify(role, 'participant_outbox_policies')} y
+         WHERE y.participant_id = z.name AND y.on_ordered_failure = 'halt'))
        AND NOT EXISTS (SELECT 1 FROM ${identities} r WHERE r.redrive_of = failed.outbox_id)`,
     [requiredId('participantId', participantId)],
   )
