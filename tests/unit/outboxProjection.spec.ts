@@ -229,13 +229,38 @@ test('latency_range returns the smallest range end that is at least the latency'
 
 describe('reads of counts over time', () => {
   test('refuse a range that ends before it starts, and a range of more than 1,500 points', async () => {
-    const [from, to] = [new Date('2026-01-01T00:00:00Z'), new Date('2026-01-03T00:00:00Z')]
+    const [from, to] = [daysAgo(2), daysAgo(0)]
     await expect(readSeries(readonly(), { from: to, to: from })).rejects.toMatchObject({ argument: 'from' })
     await expect(readSeries(readonly(), { from, to, grain: 'minute' })).rejects.toMatchObject({ argument: 'grain' })
     const { points, grain } = await readSeries(readonly(), { from, to })
     expect([grain, points.length]).toEqual(['quarter-hour', 192])
   })
+
+  test('use a grain that is still kept, and refuse a finer one', async () => {
+    const railType = `rail-${randomUUID()}`
+    for (const [age, kept, purged] of [
+      [7, 'minute', undefined],
+      [9, 'hour', 'quarter-hour'],
+      [99, 'hour', 'minute'],
+      [101, 'day', 'hour'],
+    ] as const) {
+      const range = { from: daysAgo(age), to: new Date(daysAgo(age).getTime() + 3_600_000) }
+      expect(await readSeries(readonly(), range)).toMatchObject({ grain: kept })
+      expect(await readSeries(readonly(), { ...range, grain: kept })).toMatchObject({ grain: kept })
+      const refused = { code: 'INVALID_ARGUMENT', argument: 'grain' }
+      if (purged === undefined) continue
+      const finer = { ...range, railType, grain: purged }
+      await expect(readSeries(readonly(), finer)).rejects.toMatchObject(refused)
+      await expect(readRailStatistics(readonly(), finer)).rejects.toMatchObject(refused)
+      await expect(readLatencySeries(readonly(), finer)).rejects.toMatchObject(refused)
+    }
+  })
 })
+
+/** Returns a midnight in UTC. */
+function daysAgo(days: number): Date {
+  return new Date((Math.floor(Date.now() / 86_400_000) - days) * 86_400_000)
+}
 
 const auditor = () => db.as('symphony_auditor')
 

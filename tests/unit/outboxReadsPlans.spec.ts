@@ -58,12 +58,12 @@ beforeAll(async () => {
   // Counts of 200 participants in 100 minutes.
   await db.queryNoRole(
     `INSERT INTO outbox_series SELECT 'minute', CASE WHEN n % 200 = 0 THEN '' ELSE 'p-' || n % 200 END,
-       timestamptz '2026-01-31 00:00:00+00' + make_interval(mins => n / 200), 'sepa', false, 1, 1, 0, 0, 0, 0, 0, 0
+       date_trunc('hour', now() - interval '3 hours') + make_interval(mins => n / 200), 'sepa', false, 1, 1, 0, 0, 0, 0, 0, 0
      FROM generate_series(0, ${ITEMS - 1}) n`,
   )
   await db.queryNoRole(
     `INSERT INTO outbox_attempt_series SELECT 'minute', 'rail-' || n % 200,
-       timestamptz '2026-01-31 00:00:00+00' + make_interval(mins => n / 200), '', 50, 1
+       date_trunc('hour', now() - interval '3 hours') + make_interval(mins => n / 200), '', 50, 1
      FROM generate_series(0, ${ITEMS - 1}) n`,
   )
   // Findings of one run. Two of the three oldest are critical, and one of 256 is open.
@@ -137,7 +137,7 @@ const MIDDLE = '01981f0e-7c00-7000-8000-000000000000'
 const OLDEST = { sort: 'oldest', limit: LIMIT } as const
 const DESTINATION = createHash('sha256').update('d-7').digest()
 const RANGE = { currency: 'EUR', amountMin: '9001', amountMax: '10001' }
-const SERIES = { from: new Date('2026-01-31T00:00:00Z'), to: new Date('2026-01-31T02:00:00Z') }
+const SERIES = { from: hoursAgo(3), to: hoursAgo(1) }
 
 function hoursAgo(hours: number): Date {
   return new Date(Date.now() - hours * 3_600_000)

@@ -26,13 +26,13 @@ const COUNTS_EXAMPLE = {
   returned: 0,
 }
 const FRAME_EXAMPLE = {
-  grain: 'hour',
-  from: EXAMPLE.at,
-  to: '2026-01-31T13:00:00.000000Z',
-  projectedTo: '2026-01-31T13:00:02.000000Z',
+  grain: 'day',
+  from: '2026-01-31T00:00:00.000000Z',
+  to: '2026-02-01T00:00:00.000000Z',
+  projectedTo: '2026-02-01T00:00:02.000000Z',
 }
 const LATENCY_EXAMPLE = { measured: 13, p50Ms: 84, p95Ms: 181, p99Ms: 196 }
-const QUERY_EXAMPLE = { from: '2026-01-31T12:00:00Z', to: '2026-01-31T13:00:00Z', grain: 'hour' }
+const QUERY_EXAMPLE = { from: '2026-01-31T00:00:00Z', to: '2026-02-01T00:00:00Z', grain: 'day' }
 
 /** Routes for counts over time. Workers project the counts from sealed blocks. */
 export function seriesRoutes({ roles }: Api, clock: Clock): readonly Route[] {
@@ -60,7 +60,7 @@ export function seriesRoutes({ roles }: Api, clock: Clock): readonly Route[] {
       example: {
         query: QUERY_EXAMPLE,
         status: 200,
-        answer: { ...FRAME_EXAMPLE, points: [{ at: EXAMPLE.at, ...COUNTS_EXAMPLE }] },
+        answer: { ...FRAME_EXAMPLE, points: [{ at: FRAME_EXAMPLE.from, ...COUNTS_EXAMPLE }] },
       },
       handle: async ({ identity, query: { kind, rail, participant, ...given } }) =>
         readSeries(roles.readonly, {
@@ -106,7 +106,7 @@ export function seriesRoutes({ roles }: Api, clock: Clock): readonly Route[] {
       example: {
         query: { ...QUERY_EXAMPLE, rail: EXAMPLE.railType },
         status: 200,
-        answer: { ...FRAME_EXAMPLE, points: [{ at: EXAMPLE.at, ...LATENCY_EXAMPLE }] },
+        answer: { ...FRAME_EXAMPLE, points: [{ at: FRAME_EXAMPLE.from, ...LATENCY_EXAMPLE }] },
       },
       handle: async ({ query: { rail, ...given } }) =>
         readLatencySeries(roles.readonly, { ...rangeOf(given, clock), railType: rail }),

@@ -3,7 +3,7 @@ import { Id, nullable, oneOf, shape, Timestamp } from './common.js'
 
 export const GrainShape = oneOf(
   ['minute', 'quarter-hour', 'hour', 'day'],
-  'interval of one point, in UTC; default by the length of the range. Minutes are kept for 8 days, hours for 100',
+  'interval of one point, in UTC; default by the length and age of the range. Minutes are kept for 8 days, hours for 100',
 )
 export type SeriesGrain = Static<typeof GrainShape>
 

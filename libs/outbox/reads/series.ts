@@ -1,4 +1,4 @@
-import { InvalidArgumentError, requiredId } from '../../core/index.js'
+import { InvalidArgumentError, requiredId, systemClock } from '../../core/index.js'
 import { isoMicros, qualify, type Queryable } from '../../db/index.js'
 import type { ItemKind } from '../statusTypes.js'
 
@@ -14,7 +14,10 @@ export interface SeriesRange {
   readonly from: Date
   /** End, exclusive. */
   readonly to: Date
-  /** @default by the length of the range: at most 3 h minute, 2 d quarter-hour, 40 d hour, else day */
+  /**
+   * @default by the length of the range: at most 3 h minute, 2 d quarter-hour, 40 d hour, else day. Older ranges use the
+   * finest of these that is still kept.
+   */
   readonly grain?: SeriesGrain
 }
 
@@ -74,10 +77,20 @@ const GRAIN_SECONDS: Readonly<Record<SeriesGrain, number>> = {
   hour: 3_600,
   day: 86_400,
 }
+const GRAINS: readonly SeriesGrain[] = ['minute', 'quarter-hour', 'hour', 'day']
+/** Days after which purge_ledger_projection deletes the rows that a grain needs. */
+const KEPT_DAYS: Readonly<Record<SeriesGrain, number>> = { minute: 8, 'quarter-hour': 8, hour: 100, day: 3_650 }
 const POINTS_MAX = 1_500
 const ERRORS_MAX = 20
 const RAILS_MAX = 1_000
 const HOUR_MS = 3_600_000
+/** Longest range for which a grain is the default. */
+const LENGTH_MAX_MS: Readonly<Record<SeriesGrain, number>> = {
+  minute: 3 * HOUR_MS,
+  'quarter-hour': 48 * HOUR_MS,
+  hour: 40 * 24 * HOUR_MS,
+  day: Infinity,
+}
 const COUNTS = ['enqueued', 'dispatched', 'failed', 'cancelled', 'retried', 'unknown', 'held', 'returned'] as const
 const SUMS = COUNTS.map((name) => `COALESCE(sum(s.${name}), 0)::double precision AS ${name}`).join(', ')
 
@@ -86,7 +99,8 @@ export async function readSeries(
   role: Queryable,
   query: SeriesQuery,
 ): Promise<SeriesFrame & { readonly points: readonly (SeriesCounts & { readonly at: string })[] }> {
-  const { grain, stored, bin, values } = resolveRange(query)
+  const resolved = resolveRange(query)
+  const { grain, stored, bin, values } = resolved
   const { rows } = await role.query<SeriesCounts & { at: string }>(
     `SELECT ${isoMicros('b.at')} AS at, ${COUNTS.map((name) => `COALESCE(c.${name}, 0) AS ${name}`).join(', ')}
      FROM generate_series(${bin('$2::timestamptz')}, $3::timestamptz - interval '1 microsecond',
@@ -107,7 +121,7 @@ export async function readSeries(
       isMessage(query),
     ],
   )
-  return { ...(await readFrame(role, query)), points: rows }
+  return { ...(await readFrame(role, resolved)), points: rows }
 }
 
 /** Returns totals, latencies and error codes of each rail, the busiest first, at most 1000. Covers all participants. */
@@ -115,7 +129,8 @@ export async function readRailStatistics(
   role: Queryable,
   query: SeriesRange & { readonly railType?: string },
 ): Promise<SeriesFrame & { readonly rails: readonly RailStatistics[] }> {
-  const { stored, bin, values } = resolveRange(query)
+  const resolved = resolveRange(query)
+  const { stored, bin, values } = resolved
   const railType = query.railType === undefined ? null : requiredId('railType', query.railType)
   const range = `s.grain = $1 AND s.starts_at >= ${bin('$2::timestamptz')} AND s.starts_at < $3
     AND ($4::text IS NULL OR s.rail_type = $4)`
@@ -133,7 +148,7 @@ export async function readRailStatistics(
   )
   const attempts = groupBy(rows, (row) => row.railType)
   return {
-    ...(await readFrame(role, query)),
+    ...(await readFrame(role, resolved)),
     rails: totals.rows.map((rail) => Object.assign(rail, statisticsOf(attempts.get(rail.railType) ?? []))),
   }
 }
@@ -143,7 +158,8 @@ export async function readLatencySeries(
   role: Queryable,
   query: SeriesRange & { readonly railType: string },
 ): Promise<SeriesFrame & { readonly points: readonly (Latency & { readonly at: string })[] }> {
-  const { stored, bin, values } = resolveRange(query)
+  const resolved = resolveRange(query)
+  const { stored, bin, values } = resolved
   const { rows } = await role.query<AttemptRow & { at: string }>(
     `SELECT ${isoMicros(bin('s.starts_at'))} AS at, s.latency_to_ms AS "toMs",
        sum(s.attempts)::double precision AS attempts
@@ -153,7 +169,7 @@ export async function readLatencySeries(
     [stored, ...values, requiredId('railType', query.railType)],
   )
   const points = [...groupBy(rows, (row) => row.at)].map(([at, inside]) => Object.assign(latencyOf(inside), { at }))
-  return { ...(await readFrame(role, query)), points }
+  return { ...(await readFrame(role, resolved)), points }
 }
 
 interface AttemptRow {
@@ -172,8 +188,12 @@ function isMessage({ kind }: SeriesQuery): boolean | null {
 function resolveRange({ from, to, grain: asked }: SeriesRange) {
   const lengthMs = to.getTime() - from.getTime()
   if (!(lengthMs > 0)) throw new InvalidArgumentError('from', 'expected a time before the end of the range')
-  const grain = asked ?? grainFor(lengthMs)
+  const grain = asked ?? grainFor(from, lengthMs)
   const seconds = GRAIN_SECONDS[grain]
+  if (grain !== 'day' && !isKept(grain, from)) {
+    const kept = `counts by ${grain} are kept for ${KEPT_DAYS[grain]} days`
+    throw new InvalidArgumentError('grain', `expected a longer one for a range that begins so early: ${kept}`)
+  }
   if (lengthMs / 1_000 / seconds > POINTS_MAX) {
     const most = `${(POINTS_MAX * seconds) / 3_600} h`
     throw new InvalidArgumentError('grain', `expected a longer one: a range by ${grain} has at most ${most}`)
@@ -184,14 +204,22 @@ function resolveRange({ from, to, grain: asked }: SeriesRange) {
   return { grain, stored: grain === 'quarter-hour' ? 'minute' : grain, bin, values: [from, to] as const }
 }
 
-function grainFor(lengthMs: number): SeriesGrain {
-  if (lengthMs <= 3 * HOUR_MS) return 'minute'
-  if (lengthMs <= 48 * HOUR_MS) return 'quarter-hour'
-  return lengthMs <= 40 * 24 * HOUR_MS ? 'hour' : 'day'
+function grainFor(from: Date, lengthMs: number): SeriesGrain {
+  const finest = GRAINS.findIndex((grain) => lengthMs <= LENGTH_MAX_MS[grain])
+  return GRAINS.slice(finest).find((grain) => isKept(grain, from)) ?? 'day'
 }
 
-async function readFrame(role: Queryable, query: SeriesRange): Promise<SeriesFrame> {
-  const { grain, bin, values } = resolveRange(query)
+/** Returns whether the rows of the first interval still exist. */
+function isKept(grain: SeriesGrain, from: Date): boolean {
+  const intervalMs = GRAIN_SECONDS[grain] * 1_000
+  const firstMs = Math.floor(from.getTime() / intervalMs) * intervalMs
+  return firstMs >= systemClock.now().getTime() - KEPT_DAYS[grain] * 24 * HOUR_MS
+}
+
+async function readFrame(
+  role: Queryable,
+  { grain, bin, values }: ReturnType<typeof resolveRange>,
+): Promise<SeriesFrame> {
   const { rows } = await role.query<Omit<SeriesFrame, 'grain'>>(
     `SELECT ${isoMicros(bin('$1::timestamptz'))} AS "from", ${isoMicros('$2::timestamptz')} AS "to",
        (SELECT ${isoMicros('p.projected_to')} FROM ${qualify(role, 'ledger_projection')} p) AS "projectedTo"`,
