@@ -1947,7 +1947,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 44de285d66c27f03624ab6b9f555ffe90c13ab52715f282a4b20f66f5bc16579
+-- body: sha256 20cb7ba768c518f73b893692ed034e5317d7b7bc9c7eac2b0c7647b076c445d7
 COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[], boolean) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
@@ -2034,7 +2034,7 @@ COMMENT ON FUNCTION apply_outbox_decision(uuid, text, text, text, text, text) IS
 
 -- function apply_outbox_limits(uuid[], boolean) of symphony_owner
 CREATE FUNCTION apply_outbox_limits(p_outbox_ids uuid[], p_are_held boolean)
-RETURNS void
+RETURNS jsonb[]
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET enable_bitmapscan=off
@@ -2045,8 +2045,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 12c3478412e9346dd153c84827d100886b690197d197f72f60c092d2c7c41bac
-COMMENT ON FUNCTION apply_outbox_limits(uuid[], boolean) IS 'Internal: holds the new payments of a call that a limit does not allow, and counts the others.';
+-- body: sha256 e2b6fa626c40139e4bbc446578616c100260462def6d6b7b92d4edebb030d01f
+COMMENT ON FUNCTION apply_outbox_limits(uuid[], boolean) IS 'Internal: holds the new payments of a call that a limit does not allow, and counts the others. Only returns the holds if the caller holds the payments.';
 
 -- function approve_outbox_limit(uuid) of symphony_owner
 CREATE FUNCTION approve_outbox_limit(p_proposal_id uuid)
@@ -3899,7 +3899,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 373599c14376fab1e4b77c6060af1902096cda97ec3b076b300e09cb1815a07f
+-- body: sha256 24646165218249752b74c9fa3ae89f1ead41fd0e19874f3c47c12206fc62725a
 COMMENT ON FUNCTION propose_payment_outbox(text, text, text, text, jsonb, text, text, uuid, text) IS 'Enqueues a payment that is held until another person approves it, or two above a limit that asks for two. A repeat returns the first item, and its open proposal or null.';
 
 -- function prune_outbox_limit_usage() of symphony_owner

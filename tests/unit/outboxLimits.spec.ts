@@ -314,6 +314,22 @@ describe('an approval limit', () => {
     expect(await holdOf(item.outboxId)).toBeNull()
   })
 
+  test('holds a payment that a person enters by one event, with the reason and the limit', async () => {
+    const subject = buildSubject()
+    const name = await setLimit(approvalAbove('10', 1, { railType: subject.railType }))
+    const payload = { amount: '11', currency: 'EUR' }
+    const outcomeTopic = `outcomes-${randomUUID()}`
+    const { outboxId } = await enter(buildInstruction({ ...subject, payload, outcomeTopic }))
+    expect(await eventRows(db, outboxId)).toMatchObject([
+      { event_type: 'HOLD_PLACED', detail: { reason: 'AMOUNT_APPROVAL', limit: name, approvals: 2 } },
+      { event_type: 'DECISION_PROPOSED' },
+    ])
+    const messages = await db.queryNoRole('SELECT payload FROM payment_outbox_pending WHERE rail_type = $1', [
+      outcomeTopic,
+    ])
+    expect(messages.rows).toMatchObject([{ payload: { state: 'HELD', holdReason: 'AMOUNT_APPROVAL' } }])
+  })
+
   test('needs one person to propose and another to approve the release if approvals is 2', async () => {
     const subject = buildSubject()
     await setLimit(approvalAbove('10', 1, { railType: subject.railType }))

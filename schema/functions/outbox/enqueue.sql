@@ -559,8 +559,9 @@ BEGIN
         'trace_context', p.trace_context))))
     FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_outbox_ids);
   END IF;
-  IF v_has_limits THEN
-    PERFORM apply_outbox_limits(v_outbox_ids, p_is_held);
+  -- propose_payment_outbox applies the limits itself, so that one event holds the payment.
+  IF v_has_limits AND NOT p_is_held THEN
+    PERFORM apply_outbox_limits(v_outbox_ids, false);
   END IF;
   IF COALESCE(true = ALL (v_is_new), true) THEN
     RETURN QUERY

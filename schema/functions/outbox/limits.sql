@@ -212,8 +212,9 @@ COMMENT ON FUNCTION outbox_limits_of(text[], text[]) IS
 
 -- Checks the new payments of a call in their order. The caller holds the row locks of their participants, so that two
 -- calls for one participant see each other's usage. For a limit without a participant, a call does not see payments
--- that concurrent calls enqueue. With p_are_held the caller holds the payments, so that they count when released.
-CREATE OR REPLACE FUNCTION apply_outbox_limits(p_outbox_ids uuid[], p_are_held boolean) RETURNS void
+-- that concurrent calls enqueue. Returns the holds of the limits. With p_are_held the caller places them, and the
+-- payments count when released.
+CREATE OR REPLACE FUNCTION apply_outbox_limits(p_outbox_ids uuid[], p_are_held boolean) RETURNS jsonb[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 -- Planner: batch
@@ -243,7 +244,7 @@ BEGIN
     CROSS JOIN LATERAL outbox_limits_of(g.participant_ids, g.rail_types) l
     ORDER BY l.limit_name);
   IF cardinality(v_limits) = 0 THEN
-    RETURN;
+    RETURN v_holds;
   END IF;
   SELECT array_agg(COALESCE(u.used, 0) ORDER BY l.ordinality),
     array_agg(COALESCE(u.exceeded_at >= l.set_at, false) ORDER BY l.ordinality)
@@ -311,6 +312,9 @@ BEGIN
   FROM generate_series(1, cardinality(v_limits)) AS n
   CROSS JOIN LATERAL (SELECT v_limits[n] AS l OFFSET 0) g
   WHERE v_added[n] > 0 OR (v_exceeded[n] AND NOT v_was_exceeded[n]);
+  IF p_are_held THEN
+    RETURN v_holds;
+  END IF;
   UPDATE payment_outbox_pending p
   SET hold_reason = h.hold ->> 'reason', held_by = 'symphony', held_at = v_now
   FROM unnest(v_holds) AS h(hold)
@@ -320,10 +324,12 @@ BEGIN
       array_agg(outbox_hold_detail(h.hold ->> 'reason', v_now) || (h.hold - 'outbox_id')))
     FROM unnest(v_holds) AS h(hold);
   END IF;
+  RETURN v_holds;
 END
 $$;
 COMMENT ON FUNCTION apply_outbox_limits(uuid[], boolean) IS
-  'Internal: holds the new payments of a call that a limit does not allow, and counts the others.';
+  'Internal: holds the new payments of a call that a limit does not allow, and counts the others. Only returns the '
+  'holds if the caller holds the payments.';
 
 -- Adds the usage to the current bucket, a hundredth of the window. If another transaction has locked the bucket's row,
 -- adds a second row. Under a stricter isolation level every call adds a row, because an update could raise 40001.

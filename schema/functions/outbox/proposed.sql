@@ -29,13 +29,13 @@ BEGIN
     ARRAY[p_rail_type], ARRAY[p_payload], NULL, NULL, NULL, NULL, false, p_key_scope, NULL, ARRAY[p_outcome_topic],
     v_replaces, p_is_held => true);
   IF v_item.created THEN
-    -- A limit may have held the item already. The hold keeps the reason and the name of the limit, so that the release
-    -- counts for the limit.
+    -- The hold of a limit keeps its reason and the name of the limit, so that the release counts for the limit.
+    v_limit_hold := COALESCE((apply_outbox_limits(ARRAY[v_item.outbox_id], true))[1] - 'outbox_id', '{}');
     UPDATE payment_outbox_pending p
-    SET hold_reason = COALESCE(p.hold_reason, 'PAYMENT_APPROVAL'), held_by = v_actor, held_at = clock_timestamp()
+    SET hold_reason = COALESCE(v_limit_hold ->> 'reason', 'PAYMENT_APPROVAL'), held_by = v_actor,
+      held_at = clock_timestamp()
     WHERE p.outbox_id = v_item.outbox_id
     RETURNING p.hold_reason, p.held_at INTO v_reason, v_held_at;
-    v_limit_hold := COALESCE(outbox_hold_placed(v_item.outbox_id), '{}');
     PERFORM append_outbox_events('HOLD_PLACED', v_actor, ARRAY[v_item.outbox_id], ARRAY[
       v_limit_hold || outbox_hold_detail(v_reason, v_held_at) || '{"approvals": 2}']);
     v_proposal_id := propose_outbox_decision(v_item.outbox_id, 'RETRY', p_reason, NULL, v_actor,
