@@ -16,17 +16,25 @@ interface Row {
 }
 
 const worst = (metric: string): string => `max(${metric}{job=~"$job"})`
-/** Returns the expression for the sum of payments and messages. */
-const total = (metric: string): string => `sum(max by (kind) (${metric}{job=~"$job"}))`
+/** Returns the expression for the sum of payments and messages of all deployments. */
+const total = (metric: string): string => `sum(max by (job, kind) (${metric}{job=~"$job"}))`
+/**
+ * Returns the expression for a count in the database, without the label `kind`. Every process of a deployment reports the
+ * same count, so it uses `max` within a deployment.
+ */
+const count = (metric: string, by = ''): string => {
+  const counts = `max by (job${by === '' ? '' : `, ${by}`}) (${metric}{job=~"$job"})`
+  return by === '' ? `sum(${counts})` : `sum by (${by}) (${counts})`
+}
 const rate = (metric: string, by = ''): string =>
   `sum${by === '' ? '' : ` by (${by})`} (rate(${metric}{job=~"$job"}[$__rate_interval]))`
 /**
- * Returns the expression for the rate of a counter in the database. Every process reports the same counter, so it uses
- * `max` instead of `sum`.
+ * Returns the expression for the rate of a counter in the database. Every process of a deployment reports the same
+ * counter, so it uses `max` within a deployment.
  */
 const ledgerRate = (metric: string, by = ''): string => {
   const labels = by === '' ? '' : `${by}, `
-  const rates = `max by (${labels}kind) (rate(${metric}{job=~"$job"}[$__rate_interval]))`
+  const rates = `max by (job, ${labels}kind) (rate(${metric}{job=~"$job"}[$__rate_interval]))`
   return `sum${by === '' ? '' : ` by (${by})`} (${rates})`
 }
 const quantile = (q: number, histogram: string, by = ''): string =>
@@ -79,7 +87,7 @@ const ROWS: readonly Row[] = [
       {
         title: 'Workers alive',
         description: 'Relayers with a heartbeat in the last minute.',
-        queries: [[worst('outbox_workers_alive'), 'workers']],
+        queries: [[count('outbox_workers_alive'), 'workers']],
         kind: 'stat',
       },
       {
@@ -131,12 +139,12 @@ const ROWS: readonly Row[] = [
       {
         title: 'Held, by reason',
         description: 'Held items per hold reason.',
-        queries: [['max by (reason) (outbox_held_by_reason{job=~"$job"})', '{{reason}}']],
+        queries: [[count('outbox_held_by_reason', 'reason'), '{{reason}}']],
       },
       {
         title: 'Open findings',
         description: 'Findings of reconciliation that no operator has closed, by kind.',
-        queries: [['max by (kind) (reconciliation_findings_open{job=~"$job"})', '{{kind}}']],
+        queries: [[count('reconciliation_findings_open', 'kind'), '{{kind}}']],
       },
       {
         title: 'Leases lost and repaired',
@@ -189,7 +197,7 @@ const ROWS: readonly Row[] = [
       {
         title: 'Inbox',
         description: 'Messages by state.',
-        queries: [['max by (state) (inbox_depth{job=~"$job"})', '{{state}}']],
+        queries: [[count('inbox_depth', 'state'), '{{state}}']],
       },
       {
         title: 'Messages a second',
@@ -222,7 +230,7 @@ const ROWS: readonly Row[] = [
         title: 'Leases',
         description: 'Leases held now, and leases lost.',
         queries: [
-          [worst('leases_held'), 'held'],
+          [count('leases_held'), 'held'],
           [rate('leases_lost_total', 'reason'), 'lost a second: {{reason}}'],
         ],
       },

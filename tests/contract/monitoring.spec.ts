@@ -74,6 +74,22 @@ test('alert rules and the dashboard use registered metrics only', () => {
   expect(drawn.filter((name) => !known.has(name))).toEqual([])
 })
 
+test('the dashboard sums counts of the database over deployments', () => {
+  const { outbox_pending_depth: depth, ...others } = Object.fromEntries(
+    dashboardExpressions().map((expression) => [/\b([a-z_]+)\{/.exec(expression)?.[1], expression]),
+  )
+  expect(depth).toBe('sum(max by (job, kind) (outbox_pending_depth{job=~"$job"}))')
+  expect(others).toMatchObject({
+    outbox_workers_alive: 'sum(max by (job) (outbox_workers_alive{job=~"$job"}))',
+    outbox_held_by_reason: 'sum by (reason) (max by (job, reason) (outbox_held_by_reason{job=~"$job"}))',
+    reconciliation_findings_open: 'sum by (kind) (max by (job, kind) (reconciliation_findings_open{job=~"$job"}))',
+    inbox_depth: 'sum by (state) (max by (job, state) (inbox_depth{job=~"$job"}))',
+    attempts_total: 'sum by (state) (max by (job, state, kind) (rate(attempts_total{job=~"$job"}[$__rate_interval])))',
+    leases_held: 'sum(max by (job) (leases_held{job=~"$job"}))',
+    oldest_due_age_seconds: 'max(oldest_due_age_seconds{job=~"$job"})',
+  })
+})
+
 describe('alert rules', () => {
   test('have unique names, and each rule fires in at least one scenario', () => {
     const names = ALERT_RULES.map(({ name }) => name)
