@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import * as fc from 'fast-check'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import {
   count,
   duration,
@@ -99,6 +99,18 @@ describe('with formatted values,', () => {
 
   test('plural() returns the given singular for 1, and else the given plural', () => {
     expect([0, 1, 2].map((value) => plural(value, 'it is', 'they are'))).toEqual(['they are', 'it is', 'they are'])
+  })
+
+  test('timeSpan() names the day of a bar in UTC, also west of it', async () => {
+    vi.stubEnv('TZ', 'America/New_York')
+    vi.resetModules()
+    try {
+      const { timeSpan } = await import('../../libs/dashboard/data/format.js')
+      expect(timeSpan('2026-11-17T00:00:00.000000Z', 'hour')).toBe('16 Nov 19:00')
+      expect(timeSpan('2026-11-17T00:00:00.000000Z', 'day')).toBe('17 Nov')
+    } finally {
+      vi.unstubAllEnvs()
+    }
   })
 
   test('milliseconds(), share() and shortId() return short text that is never empty', () => {

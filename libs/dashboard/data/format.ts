@@ -88,13 +88,16 @@ const DAY_AND_MONTH = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 
 
 /**
  * Returns the interval of a chart that starts at a time, such as `06:34`, `06:30 to 06:45`, `17 Nov 06:00` or `17 Nov`.
+ * Days are days in UTC.
  */
 export function timeSpan(iso: string, grain: string): string {
   const start = hourAndMinute(iso)
   if (grain === 'minute') return start
   if (grain === 'quarter-hour') return `${start} to ${hourAndMinute(Date.parse(iso) + 900_000)}`
-  return grain === 'hour' ? `${dayAndMonth(iso)} ${start}` : dayAndMonth(iso)
+  return grain === 'hour' ? `${dayAndMonth(iso)} ${start}` : UTC_DAY_AND_MONTH.format(new Date(iso))
 }
+
+const UTC_DAY_AND_MONTH = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' })
 
 export function hourAndMinute(time: string | number): string {
   return HOUR_AND_MINUTE.format(new Date(time))
