@@ -988,7 +988,7 @@ CREATE TABLE payment_outbox_proposals (
 CREATE UNIQUE INDEX ux_proposals_one_open_per_item ON payment_outbox_proposals USING btree (outbox_id) WHERE status = 'OPEN'::text;
 COMMENT ON INDEX ux_proposals_one_open_per_item IS 'Decisions: refuses a second open proposal for one item. One entry per open proposal.';
 COMMENT ON TABLE payment_outbox_proposals IS 'Proposals of two-person decisions: open, approved or withdrawn.';
-COMMENT ON COLUMN payment_outbox_proposals.approvals IS 'Number of people who must approve: 2 if a reconciliation proposed the decision, else 1.';
+COMMENT ON COLUMN payment_outbox_proposals.approvals IS 'Number of people who must approve: 2 for a decision that a reconciliation proposed, and for a payment that a person entered above a limit that asks for two; else 1.';
 
 -- table payment_search of symphony_owner
 CREATE TABLE payment_search (

@@ -43,7 +43,8 @@ const KEPT = {
   CONTRADICTION_REVIEWED: 'an operator compared a contradiction with the rail',
   HOLD_PLACED: 'the item was held, with the reason',
   NOTE_ADDED: 'an operator added a note, with the assignee from then on',
-  HOLD_RESOLVED: 'the hold was resolved, by the decision of two people',
+  HOLD_RESOLVED:
+    'the hold was resolved, by two people; RETRY of a known outcome needs one person, unless the hold asks for two',
   DECISION_PROPOSED: 'one person proposed how to resolve a held item',
   DECISION_WITHDRAWN: 'the proposal was withdrawn or refused',
   REDRIVE_PROPOSED: 'one person proposed to redrive a failed payment',
@@ -54,7 +55,8 @@ const KEPT = {
   LIMIT_PROPOSED: 'one person proposed a limit, a change of a limit or its removal',
   LIMIT_SET: 'a second person approved the limit',
   LIMIT_WITHDRAWN: 'the proposal of a limit was withdrawn or refused',
-  DECISION_APPROVED: 'the first of two people approved a decision that a reconciliation proposed',
+  DECISION_APPROVED:
+    'the first of two people approved a decision that a reconciliation proposed, or a payment that a person entered above a limit that asks for two',
   RECONCILED: 'a statement of the bank was compared with the ledger of a rail',
   FINDING_CLOSED: 'a person closed a finding of a reconciliation, with a reason',
   POLICY_SET: 'the effect of a failure on the participant’s ordered stream was set',

@@ -228,7 +228,10 @@ export interface ApprovedProposal {
   readonly decision: HoldDecision | 'REDRIVE'
   /** Id of the new item after an approved redrive. */
   readonly redrivenAs: string | null
-  /** False if a second approval is still missing. Only decisions that a reconciliation proposed need two. */
+  /**
+   * False if a second approval is still missing. Two are needed for decisions that a reconciliation proposed, and for
+   * payments that a person entered above a limit that asks for two.
+   */
   readonly applied: boolean
 }
 

@@ -161,7 +161,7 @@ export class Operator {
 
   /**
    * Approves and applies the proposal of another operator. A decision that a reconciliation proposed needs two
-   * approvals.
+   * approvals, and so does a payment that a person entered above a limit that asks for two.
    */
   approve({ proposalId }: { readonly proposalId: string }): Promise<ApprovedProposal> {
     return approveOutboxProposal(this.#control, proposalId)

@@ -288,7 +288,8 @@ CREATE TABLE IF NOT EXISTS payment_outbox_proposals (
 );
 COMMENT ON TABLE payment_outbox_proposals IS 'Proposals of two-person decisions: open, approved or withdrawn.';
 COMMENT ON COLUMN payment_outbox_proposals.approvals IS
-  'Number of people who must approve: 2 if a reconciliation proposed the decision, else 1.';
+  'Number of people who must approve: 2 for a decision that a reconciliation proposed, and for a payment that a person '
+  'entered above a limit that asks for two; else 1.';
 
 CREATE TABLE IF NOT EXISTS outbox_contradictions (
   event_id uuid PRIMARY KEY,
