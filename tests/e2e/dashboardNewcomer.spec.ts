@@ -2,11 +2,13 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { OutboxStore } from '../../libs/outbox/index.js'
 import { closePages, launchBrowser } from '../support/browser.js'
 import { spawnSymphony } from '../support/commandLine.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { visit } from '../support/dashboardFixture.js'
 import { findPageDefects } from '../support/dashboardPages.js'
+import { claimOnly, complete } from '../support/outboxItems.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 let browser: Browser
@@ -73,5 +75,10 @@ test('a newcomer opens the printed address, enqueues, watches and verifies a pay
   await expect
     .poll(() => page.locator('.figure', { hasText: 'Dispatched' }).locator('.figure-value').innerText())
     .toBe('1')
+  // The number contains messages, and so does its share.
+  const topic = 'notices'
+  await new OutboxStore(db.database).enqueue({ topic, payload: {} })
+  await complete(db, await claimOnly(db, topic), { state: 'FAILED', errorCode: 'REFUSED' })
+  await expect.poll(() => page.locator('.figure', { hasText: 'Dispatched' }).innerText()).toContain('50.0 %, last hour')
   expect(browserErrors()).toEqual([])
 })

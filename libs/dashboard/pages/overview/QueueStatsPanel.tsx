@@ -11,7 +11,8 @@ export function QueueStatsPanel({ status }: { readonly status: Status }) {
   const { messages } = queue
   const deadLastHour = without(queue.failedLastHour, queue.cancelledLastHour, messages.deadLastHour)
   const held = without(queue.heldCount, messages.heldCount)
-  const ended = Number(queue.dispatchedLastHour) + Number(deadLastHour)
+  // Includes messages, because the number of dispatched items does.
+  const ended = Number(queue.dispatchedLastHour) + Number(queue.failedLastHour) - Number(queue.cancelledLastHour)
   return (
     <section class="panel" aria-label="Queue">
       <dl class="figures">
