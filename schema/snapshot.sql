@@ -3767,7 +3767,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 e3b3ac684d8864e4dcf536c25ff1c2b8faa21f15ea17f842026f06c1e4f7f0ed
+-- body: sha256 b597152e9faa2018418c17ea6bf12344d61a18cc89d593f532df3ae3ec8b7f50
 COMMENT ON FUNCTION place_outbox_hold(uuid, text) IS 'Prevents claims of an item until its hold is resolved. A live lease continues and may still complete the item.';
 
 -- function place_outbox_items(text[], text[], text[], boolean[], boolean[]) of symphony_owner
@@ -4208,7 +4208,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 f0802a962a494139bf8b8d52f18ac514520b63d14a4d42b349721130f1615e7c
+-- body: sha256 46f27d1601b38bc18e486de145329b704b5dcb08d3da01f2a84df53070c35782
 COMMENT ON FUNCTION redrive_position(uuid) IS 'Internal: returns the position of a redrive in a halted stream, null for the end. Raises P7006 if later items would overtake it.';
 
 -- function refuse_argument(text, text) of symphony_owner

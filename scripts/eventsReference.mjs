@@ -41,7 +41,7 @@ const KEPT = {
   LATE_OUTCOME: 'a worker reported an outcome after it had lost its lease',
   TERMINAL_BLOCKED: 'an outcome was reported that contradicts the recorded one: an operator must review it',
   CONTRADICTION_REVIEWED: 'an operator compared a contradiction with the rail',
-  HOLD_PLACED: 'the item was held, with the reason',
+  HOLD_PLACED: 'the item was held, with the reason; `by_operator` if a person placed the hold',
   NOTE_ADDED: 'an operator added a note, with the assignee from then on',
   HOLD_RESOLVED:
     'the hold was resolved, by two people; RETRY of a known outcome needs one person, unless the hold asks for two',

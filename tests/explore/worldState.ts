@@ -1,4 +1,4 @@
-import type { OutboxState } from '../fuzz/outboxModel.js'
+import { wasHeldByWorker, wasSent, type OutboxState } from '../fuzz/outboxModel.js'
 import {
   isCancelled,
   type Attempt,
@@ -63,7 +63,7 @@ export const FUTURE = 1
  *   text of its work comes first. If both texts are equal, the smaller text of the whole state is used. `swapped`
  *   is true if the second worker comes first.
  * - Tokens that no worker remembers are not named. No worker can present them again.
- * - The text omits all events except late outcomes. It reduces attempts to their number (at most one beyond the retry
+ * - The text omits all events except late outcomes, and holds by a worker before any attempt. It reduces attempts to their number (at most one beyond the retry
  *   ceiling), the remembered tokens and the last terminal outcome. No rule reads the rest.
  * - A hold has no reason, because without limits no rule reads it.
  */
@@ -97,7 +97,8 @@ function encode({ outbox, jobs, book }: WorldState, first: 0 | 1, second: 0 | 1,
 
 function encodeItem(item: Item, nameOf: (token: string | null) => string, ceiling: number): string {
   const { terminal, hold, unknown, streak, late, lease, attempts, events } = item
-  const held = hold === null ? '.' : 'h'
+  const marks = attempts.length === 0 && wasHeldByWorker(item) ? 'rw' : '.h'
+  const held = marks[Number(hold !== null)]!
   const remembered = attempts.map(({ token }) => nameOf(token)).filter((name) => name !== '-')
   const reports = events.flatMap(({ type, report }) => {
     if (report === undefined) return []
@@ -106,7 +107,7 @@ function encodeItem(item: Item, nameOf: (token: string | null) => string, ceilin
     return name === '-' && (mark === 'l' || report.state !== 'DISPATCHED') ? [] : [`${mark}${report.state[0]}${name}`]
   })
   const rest = `${distinct(remembered)},${distinct(reports)}`
-  if (terminal !== null) return `${isCancelled(item) ? letterOfCancelled(item) : terminal[0]}${held}${rest}`
+  if (terminal !== null) return `${letterOfEnded(item, terminal)}${held}${rest}`
   const leased =
     lease === null
       ? ''
@@ -116,11 +117,12 @@ function encodeItem(item: Item, nameOf: (token: string | null) => string, ceilin
 }
 
 /**
- * Returns C for a cancelled item that was never sent, and c for one that was. The difference matters, because a redrive
- * is refused if a later item of its stream was sent.
+ * Returns C for a cancelled item that was never sent, and c for one that was; N for an item that people failed before it
+ * was sent. The difference matters, because a redrive is refused if a later item of its stream was sent.
  */
-function letterOfCancelled({ attempts }: Item): string {
-  return attempts.length === 1 ? 'C' : 'c'
+function letterOfEnded(item: Item, terminal: string): string {
+  if (isCancelled(item)) return item.attempts.length === 1 ? 'C' : 'c'
+  return wasSent(item) ? terminal[0]! : 'N'
 }
 
 function encodeJob(job: Job | null): string {
@@ -195,12 +197,14 @@ function decodeItem(part: string, index: number): Item {
     unknown: false,
     streak: 0,
     late: null,
-    hold: part[7] === '.' ? null : 'held',
+    hold: part[7] === '.' || part[7] === 'r' ? null : 'held',
   }
+  if (part[7] === 'r' || part[7] === 'w') item.events.push({ type: 'HOLD_PLACED' })
   if (ended !== 'P') {
     item.terminal = ended === 'D' ? 'DISPATCHED' : 'FAILED'
     if (ended === 'c') attempts.push(attempt('RETRYABLE', '-', 'sent'))
-    attempts.push(attempt(item.terminal, '-', ended.toUpperCase() === 'C' ? 'cancelled' : 'sent'))
+    const action = ended.toUpperCase() === 'C' ? 'cancelled' : ended === 'N' ? 'decided' : 'sent'
+    attempts.push(attempt(item.terminal, '-', action))
     return item
   }
   while (attempts.length < Number(live![0])) attempts.push(attempt('RETRYABLE', '-', 'sent'))

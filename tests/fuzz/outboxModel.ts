@@ -218,7 +218,7 @@ export class OutboxModel {
     }
     this.#state.items.push(item)
     const limit = item.isMessage ? undefined : this.#state.limits.get(item.participant)
-    if (limit !== undefined) this.#hold(item, LIMIT_HOLDS[limit])
+    if (limit !== undefined) this.#hold(item, LIMIT_HOLDS[limit], true)
     return item
   }
 
@@ -442,10 +442,10 @@ export class OutboxModel {
     if (halts) this.pause('stream', item.participant)
   }
 
-  #hold(item: Item, reason: string): void {
+  #hold(item: Item, reason: string, isUnsent = false): void {
     if (item.hold !== null) return
     item.hold = reason
-    item.events.push({ type: 'HOLD_PLACED' })
+    item.events.push({ type: 'HOLD_PLACED', isUnsent })
   }
 
   /**
@@ -499,7 +499,7 @@ export class OutboxModel {
     const item = this.#item(name)
     this.requirePending(item)
     if (item.hold !== null) throw new Refusal('P7006')
-    this.#hold(item, reason)
+    this.#hold(item, reason, true)
     return 'held'
   }
 
@@ -778,9 +778,19 @@ function scopeOf(kind: PauseKind, name: string): string {
   return kind === 'all' ? 'all' : `${kind}:${name}`
 }
 
-/** Whether an item is leased, or has an attempt other than its cancellation. */
-function wasSent({ attempts: [first], lease }: Item): boolean {
-  return lease !== null || (first?.action ?? 'cancelled') !== 'cancelled'
+/**
+ * Whether an item is leased, or has an attempt other than its cancellation. An item that people failed before any
+ * attempt, and that no worker held, was not sent.
+ */
+export function wasSent(item: Item): boolean {
+  const [first] = item.attempts
+  if (item.lease !== null || first === undefined) return item.lease !== null
+  if (first.action === 'decided') return first.state !== 'FAILED' || wasHeldByWorker(item)
+  return first.action !== 'cancelled'
+}
+
+export function wasHeldByWorker({ events }: Item): boolean {
+  return events.some(({ type, isUnsent = false }) => type === 'HOLD_PLACED' && !isUnsent)
 }
 
 /** Copies a state. Attempts, events, reports and maps never change, so both states share them. */

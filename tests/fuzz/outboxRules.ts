@@ -54,6 +54,8 @@ export const PAID = { amount: 10, currency: 'EUR' } as const
 export interface ItemEvent {
   readonly type: string
   readonly report?: LateReport
+  /** Whether the event is the hold of an operator or a limit, which shows no call. */
+  readonly isUnsent?: boolean
 }
 
 export interface Instruction {

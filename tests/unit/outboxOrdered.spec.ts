@@ -4,6 +4,7 @@ import {
   claimOutboxBatch,
   completeOutboxAttempts,
   enqueuePaymentOutboxBatch,
+  holdLeasedOutboxItem,
   pauseOutbox,
   placeOutboxHold,
   releaseOutboxLease,
@@ -615,6 +616,10 @@ const redrive = async (outboxId: string) => {
   const { redrivenAs } = await approve(pavel, await propose(olga, outboxId, 'REDRIVE'))
   return redrivenAs!
 }
+const failUnsent = async (outboxId: string) => {
+  await placeOutboxHold(olga.control, outboxId, 'please wait')
+  await approve(pavel, await propose(olga, outboxId, 'FAILED'))
+}
 const resume = ({ participantId }: Stream) => resumeOutbox(olga.control, 'stream', participantId, 'go on')
 
 describe('a redrive in an ordered stream', () => {
@@ -675,6 +680,42 @@ describe('a redrive in an ordered stream', () => {
     await expect(redrive(ids[0])).rejects.toMatchObject(refused)
     await complete(db, lease, { state: 'DISPATCHED' })
     await expect(redrive(ids[0])).rejects.toMatchObject(refused)
+  })
+
+  test('goes first although two people failed unsent later items, before and after the halt', async () => {
+    const stream = new Stream(db)
+    await setParticipantOutboxPolicy(olga.control, stream.participantId, 'halt')
+    const ids = [
+      await stream.enqueue(),
+      await stream.enqueue(),
+      await stream.enqueue(),
+      await stream.enqueue(),
+    ] as const
+    await failUnsent(ids[1])
+    await resume(stream)
+    await complete(db, await stream.claimOnly(), { state: 'FAILED' })
+    await failUnsent(ids[2])
+    const again = await redrive(ids[0])
+    await resume(stream)
+    expect(await stream.drain()).toEqual([again, ids[3]])
+  })
+
+  test('is refused (P7006) if a worker held a later item that two people failed', async () => {
+    const { stream, ids } = await halted()
+    await resume(stream)
+    await holdLeasedOutboxItem(db.as('symphony_executor'), await stream.claimOnly(), WORKER, 'OUTCOME_UNKNOWN')
+    await approve(pavel, await propose(olga, ids[1], 'FAILED'))
+    const refused = { sqlstate: 'P7006', message: expect.stringContaining(`item ${ids[1]} behind it`) }
+    await expect(redrive(ids[0])).rejects.toMatchObject(refused)
+  })
+
+  test('is refused (P7006) if a worker held a later item, people retried it, and then failed it', async () => {
+    const { stream, ids } = await halted()
+    await resume(stream)
+    await holdLeasedOutboxItem(db.as('symphony_executor'), await stream.claimOnly(), WORKER, 'odd')
+    await resolveOutboxHold(olga.control, ids[1], 'RETRY', 'go on')
+    await failUnsent(ids[1])
+    await expect(redrive(ids[0])).rejects.toMatchObject({ sqlstate: 'P7006' })
   })
 
   test('goes to the end under policy continue', async () => {

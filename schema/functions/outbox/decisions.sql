@@ -29,8 +29,8 @@ BEGIN
       USING ERRCODE = 'P7006', HINT = 'Resolve the hold with resolve_outbox_hold (symphony holds resolve).';
   END IF;
   SELECT e INTO v_event_id
-  FROM append_outbox_events('HOLD_PLACED', v_actor, ARRAY[p_outbox_id], ARRAY[outbox_hold_detail(p_reason,
-    v_held_at)]) e;
+  FROM append_outbox_events('HOLD_PLACED', v_actor, ARRAY[p_outbox_id], ARRAY[
+    outbox_hold_detail(p_reason, v_held_at) || '{"by_operator": true}']) e;
   RETURN v_event_id;
 END
 $$;

@@ -133,10 +133,16 @@ BEGIN
     AND NOT EXISTS (
       SELECT 1 FROM payment_outbox_pending p
       WHERE p.outbox_id = i.outbox_id AND p.lease_token IS NULL AND p.attempt_count = 0 OFFSET 0)
-    -- An item whose first attempt is a cancellation was never sent.
+    -- An item was never sent if its first attempt is a cancellation, or if two people failed it before any attempt. A
+    -- worker can hold an item after a call without an attempt. So each hold must be that of an operator or at enqueue.
     AND NOT EXISTS (
       SELECT 1 FROM payment_outbox_attempts a
-      WHERE a.outbox_id = i.outbox_id AND a.attempt_no = 1 AND a.action = 'cancelled' OFFSET 0)
+      WHERE a.outbox_id = i.outbox_id AND a.attempt_no = 1
+        AND (a.action = 'cancelled' OR (a.action = 'decided' AND a.state = 'FAILED' AND NOT EXISTS (
+          SELECT 1 FROM payment_outbox_events e
+          WHERE e.outbox_id = i.outbox_id AND e.event_type = 'HOLD_PLACED'
+            AND NOT e.detail ?| '{by_operator,limit,approvals}' OFFSET 0)))
+      OFFSET 0)
   ORDER BY i.sequence_id LIMIT 1;
   IF v_sent IS NOT NULL THEN
     RAISE EXCEPTION 'HELD: outbox item %: item % behind it in the ordered stream of % was sent already',
