@@ -203,7 +203,8 @@ describe('finish_reconciliation', () => {
   })
 
   test('finds the previous run of the same accounts in any order', async () => {
-    const [railType, from, to] = [rail(), daysFromNow(-1), daysFromNow(1)]
+    const [railType, from] = [rail(), daysFromNow(-1)]
+    const to = new Date(from.getTime() + 2 * DAY_MS)
     await reconcileEntries(db, railType, [], { from, to, settlementDays: 2, accounts: ['B', 'A'] })
     const window = [railType, ['B', 'A', 'B'], daysFromNow(2), daysFromNow(3), 0]
     expect(await call(control, 'reconciliation_window', window)).toMatchObject([{ checked_from: from }])
