@@ -52,7 +52,7 @@ test('a fleet dispatches payments and seals ledgers in every database', async ()
   expect(closed).toEqual(['bank'])
 })
 
-test('a fleet sends heartbeats: its workers count as alive, report unlisted codes, and deregister', async () => {
+test('a fleet sends heartbeats, in which its workers report unlisted codes, and deregisters', async () => {
   const bank = {
     ...bankOf(),
     codes: { AC04: 'terminal' },
@@ -77,7 +77,7 @@ test('a fleet refuses epochFile, because the file belongs to one database', asyn
   expect(() => fleet.worker({ epochFile: 'epoch.json' })).toThrow('epochFile: expected none')
 })
 
-test('a fleet refuses polling options of inbox and scheduler, because it runs their rounds itself', async () => {
+test('a fleet refuses polling options of inbox and scheduler, whose rounds it runs itself', async () => {
   await using fleet = new SymphonyFleet({ databases: listed(), rails: [bankOf()] })
   const refused = (part: string, name: string) => {
     const options: object = { [part]: { ...(part === 'inbox' ? { handlers: {} } : {}), [name]: 50 } }
@@ -107,7 +107,7 @@ test('a fleet uses one set of handlers for messages, inbox and timers of every d
   await expect.poll(() => received.toSorted(), POLL_OPTIONS).toEqual(['inbox m-1', 'message north', 'message timer'])
 })
 
-test('SymphonyFleet.forKey returns one Symphony per key; of() knows its database or refuses the name', async () => {
+test('SymphonyFleet.forKey returns one Symphony per key; of() refuses an unknown name', async () => {
   await using fleet = new SymphonyFleet({ databases: listed() })
   expect(() => fleet.of('north')).toThrow(expect.objectContaining({ code: 'UNKNOWN_DATABASE' }))
   await fleet.start()
