@@ -398,7 +398,7 @@ describe('amounts that the database cannot read, in a reconciliation', () => {
   test.each([
     ['FAILED', { state: 'FAILED', errorCode: 'REFUSED' }],
     ['held', { state: 'RETRYABLE', outcomeUnknown: true, holdReason: 'no answer' }],
-  ] as const)('of a %s payment are compared too, and not refused without the keys', async (_, outcome) => {
+  ] as const)('are compared for a %s payment too, and not refused without the keys', async (_, outcome) => {
     const { type, fixture } = encryptingRail()
     const { outboxId } = await fixture.enqueue(buildInstruction({ railType: type, payload: PAYLOAD }))
     await complete(db, await claimOnly(db, type), outcome)

@@ -40,14 +40,14 @@ describe('a cron expression', () => {
     expect(after(cron, 'UTC', '2026-11-15T10:00:00Z', 1)).toEqual([next])
   })
 
-  test('of a day and a weekday runs on 1 March, which follows the shorter February', () => {
+  test('runs on 1 March, after the shorter February, if it has a day and a weekday', () => {
     const march = ['2026-02-23T12:00:00Z', '2026-03-01T12:00:00Z', '2026-03-02T12:00:00Z', '2026-03-09T12:00:00Z']
     expect(after('0 12 1 * MON', 'UTC', '2026-02-17T00:00:00Z', 4)).toEqual(march)
     expect(new CronSchedule('0 12 1 * MON', 'UTC').latest(4, new Date(march[3]!)).map(shortly)).toEqual(march)
   })
 
   test.each(['1,30', '1,31', '1,15,30', '2,31', '*/3', '*/5', '*/10', '1-3,29-31', '28,L', '1W,31', '31'])(
-    'of the days %s has the same occurrences forwards as backwards, in any time zone',
+    'has the same occurrences forwards as backwards with the days %s, in any time zone',
     (days) => {
       for (const [weekday, zone] of [
         ['*', 'UTC'],
