@@ -268,7 +268,7 @@ test('enqueue accepts a role of Symphony’s own pool instead of a transaction o
   expect(await countItems(instruction.participantId)).toBe(1)
 })
 
-test('a payment, a message and timers in the caller’s transaction use their Symphony’s schema', async () => {
+test('payment, message and timers in the caller’s transaction use the Symphony’s schema', async () => {
   await withTestDatabase(
     async (other) => {
       await using symphony = new Symphony({ url: other.url, schema: other.schema, rails: [{ type: 'wire' }] })
