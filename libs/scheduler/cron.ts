@@ -76,8 +76,8 @@ export function requiredTimeZone(argument: string, value: unknown): string {
 }
 
 /**
- * Returns the first occurrence after a moment. croner 11.0.0 passes over 1 and 2 March forwards if a later day of the
- * list, or of the weekday's month, does not exist in February. Backwards it finds them.
+ * Returns the first occurrence after a moment. Forwards, croner 11.0.0 takes 30 February for 2 March and 31 February for
+ * 3 March, and so passes over occurrences on 1 and 2 March. Backwards it finds them.
  */
 function nextRun(pattern: Cron, after: Date): Date | null {
   let next = pattern.nextRun(after)

@@ -34,7 +34,7 @@ export async function runApi(settings: ApiProcessSettings, cli: Cli): Promise<vo
   const notify = await loadNotify(settings, cli)
   const vault = await openMasterKeys(settings.vaultKeys)
   const url = await urlOfTarget(settings)
-  // Imports the rails last: a connection that a rail opened would keep a process alive that fails before.
+  // Imports the rails last, because an open connection of a rail would keep a failed process alive.
   const rails = railsFile === undefined ? [] : await readRailsFile(railsFile, { timeoutMs: RAIL_TIMEOUT_DEFAULT_MS })
   const symphony = openSymphony(url, settings, 'api', { rails, vault })
   try {

@@ -20,7 +20,7 @@ export async function runWorker(settings: WorkerSettings, cli: Cli): Promise<voi
   const url = await urlOfTarget(settings)
   const vault = await openMasterKeys(settings.vaultKeys)
   const notify = await loadNotify(settings, cli)
-  // Imports the rails last: a connection that a rail opened would keep a process alive that fails before.
+  // Imports the rails last, because an open connection of a rail would keep a failed process alive.
   const rails = await readRailsFile(settings.rails, { timeoutMs: settings.railTimeoutMs })
   const symphony = openSymphony(url, settings, 'worker', { rails: [...rails, ...alertRails(notify)], vault })
   try {
