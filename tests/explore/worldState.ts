@@ -63,8 +63,9 @@ export const FUTURE = 1
  *   text of its work comes first. If both texts are equal, the smaller text of the whole state is used. `swapped`
  *   is true if the second worker comes first.
  * - Tokens that no worker remembers are not named. No worker can present them again.
- * - The text omits all events except late outcomes, and holds by a worker before any attempt. It reduces attempts to their number (at most one beyond the retry
- *   ceiling), the remembered tokens and the last terminal outcome. No rule reads the rest.
+ * - Of the events, the text keeps late outcomes, and the hold of a worker before any attempt. Of the attempts, it keeps
+ *   their number (at most one beyond the retry ceiling), the remembered tokens and the last terminal outcome. No rule
+ *   reads the rest.
  * - A hold has no reason, because without limits no rule reads it.
  */
 export function encodeState(state: WorldState, ceiling: number): { readonly key: string; readonly swapped: boolean } {

@@ -58,7 +58,8 @@ beforeAll(async () => {
   // Counts of 200 participants in 100 minutes.
   await db.queryNoRole(
     `INSERT INTO outbox_series SELECT 'minute', CASE WHEN n % 200 = 0 THEN '' ELSE 'p-' || n % 200 END,
-       date_trunc('hour', now() - interval '3 hours') + make_interval(mins => n / 200), 'sepa', false, 1, 1, 0, 0, 0, 0, 0, 0
+       date_trunc('hour', now() - interval '3 hours') + make_interval(mins => n / 200),
+       'sepa', false, 1, 1, 0, 0, 0, 0, 0, 0
      FROM generate_series(0, ${ITEMS - 1}) n`,
   )
   await db.queryNoRole(
