@@ -2483,7 +2483,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 5fbd9beaedbb14e85a132c33d6c4e2cee958de27988680574af4f853b0533d52
+-- body: sha256 caa579002640873e7de52244486ee7c5f5753b42be9597f872a8cfc653f639be
 COMMENT ON FUNCTION compare_reconciliation(reconciliation_runs, uuid) IS 'Internal: compares the staged entries with the ledger and records run, entries, findings, returns and proposals.';
 
 -- function complete_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) of symphony_owner
@@ -3180,7 +3180,7 @@ PARALLEL SAFE
 COMMENT ON FUNCTION is_short_text(text, integer) IS 'Returns true for text of bounded length, not blank, without control characters other than line ends and tabs.';
 
 -- function judge_reconciled_payments(uuid, text) of symphony_owner
-CREATE FUNCTION judge_reconciled_payments(p_upload_id uuid, p_rail_type text, OUT matched bigint, OUT twice uuid[], OUT differs uuid[], OUT unreadable uuid[], OUT failed uuid[], OUT pending uuid[], OUT held uuid[])
+CREATE FUNCTION judge_reconciled_payments(p_upload_id uuid, p_rail_type text, OUT matched bigint, OUT twice uuid[], OUT differs uuid[], OUT unreadable uuid[], OUT failed uuid[], OUT pending uuid[], OUT held uuid[], OUT uncompared uuid[])
 RETURNS record
 LANGUAGE sql STABLE
 SECURITY DEFINER
@@ -3192,7 +3192,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 7d1c6e7e7c9d7b76d207baf1bc0a0e8f8d62986a6ff3d694342d7b859c29453e
+-- body: sha256 fe582b47df205941ba3b6edddbf67a5a34aed41a8397779c03e3319236312fec
 COMMENT ON FUNCTION judge_reconciled_payments(uuid, text) IS 'Internal: compares each payment that an upload names with the booked debits of all runs.';
 
 -- function late_paid_item(uuid) of symphony_owner
@@ -4041,7 +4041,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
 SET search_path=symphony, pg_temp
--- body: sha256 2931b95fedc250b7df6a3a1bf9bd6d273f0113ef17e0c33f72efd373a1e60c43
+-- body: sha256 9cfa4bc3661ce23cd5809cc8b953c7a7ae0e288f63a71441b667667f7b54f086
 COMMENT ON FUNCTION raise_not_cancellable(uuid, text) IS 'Internal: raises P7013 with the reason in DETAIL and the remedy in HINT.';
 
 -- function raise_unknown_job(text) of symphony_owner
@@ -4208,7 +4208,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 46f27d1601b38bc18e486de145329b704b5dcb08d3da01f2a84df53070c35782
+-- body: sha256 71702b04f1b8b8043d288183b9704cb5a6ea7d25457fad186dbe9605b4b4ed83
 COMMENT ON FUNCTION redrive_position(uuid) IS 'Internal: returns the position of a redrive in a halted stream, null for the end. Raises P7006 if later items would overtake it.';
 
 -- function refuse_argument(text, text) of symphony_owner
@@ -4963,8 +4963,8 @@ GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, 
 GRANT SELECT (attempt_count, block_unverified, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, late_outcome, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_topic, outcome_unknown, participant_id, payload, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_control;
 GRANT SELECT (attempt_count, blocked, claimed_at, claimed_by, created_at, dispatch_mark, expiry_streak, held_at, held_by, hold_reason, idempotency_key, instruction_id, is_message, lease_expires_at, next_attempt_at, ordered, outbox_id, outcome_topic, outcome_unknown, participant_id, rail_type, sequence_id, stream_position, trace_context) ON table payment_outbox_pending TO symphony_readonly;
 GRANT SELECT (error_code, idempotency_key, instruction_id, is_message, outbox_id, participant_id, rail_reference, rail_type, returned, state) ON table payment_search TO symphony_readonly;
-GRANT SELECT (booked_on, entry_key, kind, occurrence, outbox_id, position, return_code, run_id, valued_on) ON table reconciliation_entries TO symphony_readonly;
-GRANT SELECT (created_at, finding_id, finding_key, kind, outbox_id, run_id, severity) ON table reconciliation_findings TO symphony_readonly;
+GRANT SELECT (booked_on, kind, occurrence, outbox_id, position, return_code, run_id, valued_on) ON table reconciliation_entries TO symphony_readonly;
+GRANT SELECT (created_at, finding_id, kind, outbox_id, run_id, severity) ON table reconciliation_findings TO symphony_readonly;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, job_name, lease_expires_at, outbox_id, participant_id, run_id, scheduled_for, started_at, state, topic, triggered_by) ON table scheduler_job_runs TO symphony_readonly;
 GRANT SELECT (created_at, cron, delivery, job_name, missed_runs, next_due_at, participant_id, postponed_until, revision, schedule_error, state, time_zone, topic, updated_at) ON table scheduler_jobs TO symphony_readonly;
 GRANT SELECT (attempt_count, claimed_by, created_at, delivery, due_at, error_message, finished_at, lease_expires_at, outbox_id, participant_id, started_at, state, timer_id, topic) ON table scheduler_timers TO symphony_readonly;

@@ -10,7 +10,7 @@ import {
 } from './db.js'
 import type { ReconcileTools } from './options.js'
 import { readPaymentsById, readPaymentsOf, type DispatchedPayment, type LedgerPayment } from './reads/findings.js'
-import { normalizeAccount } from './statements/values.js'
+import { CURRENCY, normalizeAccount } from './statements/values.js'
 
 /** Adds to the payments of an upload the facts that SQL cannot read: decrypted amounts and paying accounts. */
 
@@ -37,18 +37,18 @@ export async function annotateAmounts(
 }
 
 /**
- * Returns the decrypted amount, or null as the amount if its key was destroyed. Throws if the payment is DISPATCHED and
- * this process lacks the master key. Returns no annotation if the amount is unreadable for another reason. SQL then
- * refuses the run, or compares no amount if the payment is not DISPATCHED.
+ * Returns the decrypted amount, or null as the amount if its key was destroyed. Throws if this process lacks the master
+ * key. Returns no annotation if the amount is unreadable for another reason. SQL then refuses the run, or compares no
+ * amount if the payment is not DISPATCHED.
  */
 async function annotationOf(
   payment: LedgerPayment,
   decrypt: DecryptPayload,
   railType: string,
 ): Promise<readonly PaymentAnnotation[]> {
-  const { outboxId, isDispatched } = payment
+  const { outboxId } = payment
   const opened = await decrypt(payment)
-  if (!opened.ok && opened.reason === 'FIELD_KEY_MISSING' && isDispatched) throw amountsEncrypted(railType)
+  if (!opened.ok && opened.reason === 'FIELD_KEY_MISSING') throw amountsEncrypted(railType)
   if (!opened.ok) {
     const isErased = opened.reason === 'FIELD_KEY_DESTROYED'
     return isErased ? [{ outboxId, amount: null, currency: null, covered: true }] : []
@@ -61,7 +61,6 @@ async function annotationOf(
 }
 
 const AMOUNT = /^\d{1,18}(?:\.\d{1,6})?$/
-const CURRENCY = /^[A-Z]{3}$/
 
 function amountsEncrypted(railType: string): SymphonyError {
   return new SymphonyError(

@@ -282,10 +282,10 @@ GRANT SELECT ON reconciliation_runs, reconciliation_closings, reconciliation_ope
   TO symphony_control, symphony_auditor, symphony_readonly;
 GRANT SELECT ON reconciliation_entries, reconciliation_findings TO symphony_control, symphony_auditor;
 GRANT SELECT (
-  entry_key, occurrence, run_id, kind, outbox_id, booked_on, valued_on, return_code, position
+  occurrence, run_id, kind, outbox_id, booked_on, valued_on, return_code, position
 ) ON reconciliation_entries TO symphony_readonly;
 GRANT SELECT (
-  finding_id, run_id, finding_key, kind, severity, outbox_id, created_at
+  finding_id, run_id, kind, severity, outbox_id, created_at
 ) ON reconciliation_findings TO symphony_readonly;
 
 -- Search and charts, for all readers. Dashboards do not read the amount, because the table keeps it when its field

@@ -81,13 +81,14 @@ const READERS: Readonly<Record<string, Partial<Record<Role, { readonly except: r
   reconciliation_runs: { control: whole(), auditor: whole(), readonly: whole() },
   reconciliation_closings: { control: whole(), auditor: whole(), readonly: whole() },
   reconciliation_open_findings: { control: whole(), auditor: whole(), readonly: whole() },
-  // Bank references can contain names of people, and a rail can hide the amount by its field classes.
+  // Bank references can contain names of people, and a rail can hide the amount by its field classes. The keys are
+  // hashes of both, so that readers of a key could test guesses.
   reconciliation_entries: {
     control: whole(),
     auditor: whole(),
-    readonly: except('account', 'bank_reference', 'reference', 'amount', 'currency'),
+    readonly: except('entry_key', 'account', 'bank_reference', 'reference', 'amount', 'currency'),
   },
-  reconciliation_findings: { control: whole(), auditor: whole(), readonly: except('detail') },
+  reconciliation_findings: { control: whole(), auditor: whole(), readonly: except('finding_key', 'detail') },
   reconciliation_uploads: {},
   reconciliation_upload_payments: {},
   outbox_pauses: { control: whole(), auditor: whole(), readonly: whole() },

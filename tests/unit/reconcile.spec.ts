@@ -398,12 +398,12 @@ describe('amounts that the database cannot read, in a reconciliation', () => {
   test.each([
     ['FAILED', { state: 'FAILED', errorCode: 'REFUSED' }],
     ['held', { state: 'RETRYABLE', outcomeUnknown: true, holdReason: 'no answer' }],
-  ] as const)('are compared for a %s payment too, and not refused without the keys', async (_, outcome) => {
+  ] as const)('are compared for a %s payment too, and refused without the keys', async (_, outcome) => {
     const { type, fixture } = encryptingRail()
     const { outboxId } = await fixture.enqueue(buildInstruction({ railType: type, payload: PAYLOAD }))
     await complete(db, await claimOnly(db, type), outcome)
-    const without = await run(type, [debit(outboxId, { amount: '10.05' })], { dryRun: true })
-    expect(without.counts).toEqual({ ...NOTHING, paidNotRecorded: 1 })
+    const refused = storingNothing(() => run(type, [debit(outboxId, { amount: '10.05' })]))
+    await expect(refused).rejects.toMatchObject({ code: 'VAULT_KEYS_MISSING' })
     const { counts } = await run(type, [debit(outboxId, { amount: '10.05' })], { tools: { vault: fixture.vault } })
     expect(counts).toEqual({ ...NOTHING, paidNotRecorded: 1, amountDiffers: 1 })
   })
@@ -430,6 +430,14 @@ describe('amounts that the database cannot read, in a reconciliation', () => {
     const { outboxId, railType } = await enqueueFailed(db, { payload })
     const { counts } = await run(railType, [debit(outboxId)])
     expect(counts).toEqual({ ...NOTHING, paidNotRecorded: 1 })
+  })
+
+  test('let no decision be proposed about a held payment', async () => {
+    const railType = `unreadable-${randomUUID()}`
+    const { outboxId } = await enqueueHeld(db, rita, { railType, payload: { ...PAYLOAD, currency: 'eur' } })
+    const { counts, findings } = await run(railType, [debit(outboxId)], { dryRun: true })
+    expect(counts).toEqual({ ...NOTHING, paidNotRecorded: 1 })
+    expect(findings).toMatchObject([{ proposalId: null, note: expect.stringContaining('cannot be read') }])
   })
 
   test('count as matched, without a comparison, once the key of their subject is destroyed', async () => {

@@ -225,17 +225,14 @@ const PAYMENT_COLUMNS = `a.outbox_id AS "outboxId", a.instruction_id AS "instruc
   a.idempotency_key AS "idempotencyKey", a.payload`
 
 /** Payment in any state, with the enqueued payload. */
-export interface LedgerPayment extends Omit<DispatchedPayment, 'attemptId'> {
-  readonly isDispatched: boolean
-}
+export type LedgerPayment = Omit<DispatchedPayment, 'attemptId'>
 
 export async function readPaymentsById(role: Queryable, outboxIds: readonly string[]): Promise<LedgerPayment[]> {
   const { rows } = await role.query<LedgerPayment>(
-    `SELECT ${PAYMENT_COLUMNS}, a.state = 'DISPATCHED' AS "isDispatched"
-     FROM ${qualify(role, 'payment_outbox_attempts')} a
+    `SELECT ${PAYMENT_COLUMNS} FROM ${qualify(role, 'payment_outbox_attempts')} a
      WHERE a.outbox_id = ANY ($1::uuid[]) AND a.state IN ('DISPATCHED', 'FAILED')
      UNION ALL
-     SELECT ${PAYMENT_COLUMNS}, false FROM ${qualify(role, 'payment_outbox_pending')} a
+     SELECT ${PAYMENT_COLUMNS} FROM ${qualify(role, 'payment_outbox_pending')} a
      WHERE a.outbox_id = ANY ($1::uuid[])`,
     [outboxIds],
   )

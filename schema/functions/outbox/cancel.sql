@@ -139,7 +139,8 @@ BEGIN
       WHEN 'FAILED' THEN 'It was not paid, and nothing sends it again. If it was redriven, cancel the redrive.'
       WHEN 'OUTCOME_MESSAGE' THEN 'Hold it; then two people can end it (symphony holds resolve --decision failed).'
       WHEN 'LEASED' THEN 'Wait for its outcome. If it is pending again without a lease, cancel it then.'
-      WHEN 'DISPATCH_FROZEN' THEN 'Compare the ledger with the rail and lift the freeze (symphony freeze lift).'
+      WHEN 'DISPATCH_FROZEN' THEN 'Hold it before the freeze is lifted, and let two people decide '
+        '(symphony holds place, symphony holds resolve).'
       ELSE 'Compare it with the records of the rail. To end it, hold it, and let two people decide '
         '(symphony holds place, symphony holds resolve).'
     END;

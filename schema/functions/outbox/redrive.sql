@@ -148,7 +148,8 @@ BEGIN
     RAISE EXCEPTION 'HELD: outbox item %: item % behind it in the ordered stream of % was sent already',
         p_outbox_id, v_sent, v_participant_id
       USING ERRCODE = 'P7006',
-        HINT = 'A redrive would break the order. Enqueue a new instruction if it must still be sent.';
+        HINT = 'A redrive would break the order. To send it anyway, enqueue a new instruction that names it in '
+          'replaces.';
   END IF;
   IF NOT v_halted THEN
     RAISE EXCEPTION 'HELD: outbox item %: the ordered stream of % is not halted, so that later items could be sent '

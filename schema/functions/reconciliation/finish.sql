@@ -277,11 +277,13 @@ BEGIN
   PERFORM add_payment_findings(v_run.run_id, 'paid_not_recorded', 'warning', ARRAY[h.outbox_id],
     propose_paid_payment(h.outbox_id, v_run))
   FROM unnest(v_paid.held) AS h(outbox_id) ORDER BY h.outbox_id;
+  PERFORM add_payment_findings(v_run.run_id, 'paid_not_recorded', 'warning', v_paid.uncompared, jsonb_build_object(
+    'note', 'No decision was proposed: the amount of the payment cannot be read. Compare it with the statement first.'));
 
   -- 6. Record the run.
   v_run.counts := jsonb_build_object('matched', v_paid.matched, 'paid_twice', COALESCE(cardinality(v_paid.twice), 0),
     'paid_not_recorded', COALESCE(cardinality(v_paid.failed), 0) + COALESCE(cardinality(v_paid.pending), 0)
-      + COALESCE(cardinality(v_paid.held), 0),
+      + COALESCE(cardinality(v_paid.held), 0) + COALESCE(cardinality(v_paid.uncompared), 0),
     'recorded_not_paid', cardinality(v_missing), 'amount_differs', COALESCE(cardinality(v_paid.differs), 0),
     'reversed', v_staged.reversed, 'unknown_entry', v_staged.unknown, 'other_rails', v_staged.other_rails);
   SELECT d.entries_sha256, d.findings_sha256 INTO v_run.entries_sha256, v_run.findings_sha256
@@ -313,7 +315,7 @@ COMMENT ON FUNCTION describe_reconciliation_run(reconciliation_runs) IS
 
 CREATE OR REPLACE FUNCTION judge_reconciled_payments(
   p_upload_id uuid, p_rail_type text, OUT matched bigint, OUT twice uuid[], OUT differs uuid[], OUT unreadable uuid[],
-  OUT failed uuid[], OUT pending uuid[], OUT held uuid[]
+  OUT failed uuid[], OUT pending uuid[], OUT held uuid[], OUT uncompared uuid[]
 )
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -323,13 +325,16 @@ AS $$
     array_agg(j.outbox_id) FILTER (WHERE j.verdict = 'unreadable'),
     array_agg(j.outbox_id) FILTER (WHERE j.verdict = 'failed'),
     array_agg(j.outbox_id) FILTER (WHERE j.verdict = 'pending'),
-    array_agg(j.outbox_id) FILTER (WHERE j.verdict = 'held')
+    array_agg(j.outbox_id) FILTER (WHERE j.verdict = 'held'),
+    array_agg(j.outbox_id) FILTER (WHERE j.verdict = 'uncompared')
   FROM (
     SELECT t.outbox_id, CASE
         WHEN e.debits > 1 THEN 'twice'
         WHEN t.is_matched THEN 'matched'
         WHEN a.state = 'FAILED' THEN 'failed'
-        WHEN a.state IS NULL THEN CASE WHEN q.hold_reason IS NULL THEN 'pending' ELSE 'held' END
+        WHEN a.state IS NULL AND q.hold_reason IS NULL THEN 'pending'
+        WHEN a.state IS NULL
+          THEN CASE WHEN p.amount IS NULL OR p.currency IS NULL THEN 'uncompared' ELSE 'held' END
         -- An annotation without an amount means that no key can decrypt the amount any more, so there is nothing to
         -- compare.
         WHEN p.amount IS NULL OR p.currency IS NULL
