@@ -46,6 +46,12 @@ async function failed(count: number, railType = `rail-${randomUUID()}`): Promise
   return items
 }
 
+/** Lets Alice propose the decision of a command, and Bob approve it. */
+async function agreed(words: readonly string[]): Promise<void> {
+  const { proposalId } = await json(words)
+  await json(['approve', String(proposalId)], people.bob)
+}
+
 describe('symphony cancel', () => {
   test('cancels a payment by its id or instruction; --dry-run changes nothing', async () => {
     const [first, second] = [await enqueue(db), await enqueue(db)]
@@ -419,6 +425,21 @@ describe('symphony pause and resume', () => {
     await json(['resume', ...words])
     await json(['pause', ...words])
     expect((await command(['resume', ...words])).stdout).not.toContain(skipped)
+  })
+
+  test('resume names the payment that halted the stream before one that people failed later', async () => {
+    const participantId = `halting-${randomUUID()}`
+    const railType = `ordered-${randomUUID()}`
+    await setParticipantOutboxPolicy(db.as('symphony_control'), participantId, 'halt')
+    const first = await enqueue(db, { participantId, railType, ordered: true })
+    const second = await enqueue(db, { participantId, railType, ordered: true })
+    await complete(db, await claimOnly(db, railType), { state: 'FAILED', errorCode: 'NO' })
+    await json(['holds', 'place', second.outboxId, '--reason', 'please wait'])
+    await agreed(['holds', 'resolve', second.outboxId, '--decision', 'failed', '--reason', 'the order was cancelled'])
+    const resume = ['resume', 'stream', participantId, '--reason', 'a dispute', '--dry-run']
+    expect((await command(resume)).stdout).toContain(`${first.instructionId} (${first.outboxId}) failed`)
+    await agreed(['redrive', first.outboxId, '--reason', 'corrected'])
+    expect((await command(resume)).stdout).toContain(`${second.instructionId} (${second.outboxId}) failed`)
   })
 
   test('pause stream says, even in a dry run, that only ordered payments wait', async () => {

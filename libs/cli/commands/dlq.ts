@@ -111,7 +111,7 @@ export function registerRedrive(program: Command, cli: Cli): void {
     .option('--error-code <code>', 'only payments with this error code')
     .option(
       '--all-matching',
-      'the newest failed payments that the options select, without a redrive or an open proposal; at most --limit',
+      'the newest failed payments that the options select, without a redrive, replacement or open proposal; at most --limit',
     )
     .addOption(reasonOption())
     .option('--dry-run', 'propose it in a transaction that is rolled back; needs no --reason')

@@ -77,7 +77,7 @@ export function registerHolds(program: Command, cli: Cli): void {
         holds.command('resolve'),
         'symphony holds resolve 01981… --decision failed --reason "not in the bank’s records" --dry-run',
         'symphony holds resolve 01981… --decision dispatched --rail-reference TX-17 --reason "seen in the report"',
-        'symphony holds resolve --all --rail sepa --decision retry --reason "restored, not in the bank’s records" --dry-run',
+        'symphony holds resolve --all --rail sepa --since 2026-11-19T08:00Z --decision retry --reason "not at the bank" --dry-run',
       )
         .description('resolve held payments: one decision and one reason for all of them')
         .argument('[outbox-id...]'),
@@ -101,8 +101,8 @@ export function registerHolds(program: Command, cli: Cli): void {
 const HELP = `
 A decision about money takes two people: one proposes it with "holds resolve", another approves it with
 "symphony approve". The login of --database-url is recorded as the actor. Only a retry takes effect at once, unless the
-outcome is unknown or the limit that placed the hold requires two people. Without a filter, or with --participant alone,
-"holds list" also prints the open proposals of other payments.
+outcome is unknown, a person entered the payment, or the limit that placed the hold requires two people. Without a
+filter, or with --participant alone, "holds list" also prints the open proposals of other payments.
 
 Examples:
   symphony deploy --create-login alice=control --create-login bob=control
@@ -281,7 +281,7 @@ async function selected(control: RoleHandle, ids: readonly string[], flags: Give
 
 function describeDecided(decision: HoldDecision, { outboxId, status, proposalId }: DecidedHold): string {
   return status === 'APPLIED'
-    ? `The hold of ${outboxId} is resolved; the payment is due.`
+    ? `The hold of ${outboxId} is resolved; a worker sends the payment when it is due.`
     : `${decision} of ${outboxId} is proposed. Someone else must approve it: symphony approve ${proposalId}`
 }
 

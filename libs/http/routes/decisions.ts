@@ -210,7 +210,7 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
     decisionAboutItem(roles, {
       path: '/v1/holds/{outboxId}/resolve',
       summary:
-        'Decides a held payment. A RETRY takes effect at once if the outcome is not unknown; every other decision is proposed.',
+        'Decides a held payment. A RETRY takes effect at once if the outcome is known and the hold does not require two people; every other decision is proposed.',
       body: ResolveBody,
       answer: { description: 'The decision is applied or proposed.', schema: Decided },
       example: {
@@ -226,7 +226,7 @@ export function decisionRoutes({ roles }: Api): readonly Route[] {
     }),
     decisionAboutProposal(roles, {
       path: '/v1/proposals/{proposalId}/approve',
-      summary: 'Approves a proposal and applies it. Its proposer cannot approve it.',
+      summary: 'Approves a proposal, and applies it if no second approval is required. Its proposer cannot approve it.',
       answer: { description: 'The proposal is approved.', schema: Approved },
       problems: ['SECOND_PERSON_REQUIRED', 'ALREADY_ENDED'],
       example: {

@@ -1,5 +1,5 @@
 import { SymphonyError, nearestSpelling, requiredId } from '../../core/index.js'
-import { qualify, type Queryable } from '../../db/index.js'
+import { minUuidV7At, qualify, type Queryable } from '../../db/index.js'
 import type { PauseKind } from '../types.js'
 import { STRETCH, type ItemSearch } from './search.js'
 
@@ -79,26 +79,35 @@ export interface SkippedHead {
 }
 
 /**
- * Returns the failed payment that halted a stream and was not redriven. A resume of the stream skips this payment. A
- * stream that was paused already keeps the reason of that pause when a payment fails. As symphony_control.
+ * Returns the first payment that halted a stream, or failed after that, and was not redriven. A resume of the stream
+ * skips this payment. A stream that was paused already keeps the reason of that pause when a payment fails. As
+ * symphony_control.
  */
 export async function readSkippedHead(role: Queryable, participantId: string): Promise<SkippedHead | undefined> {
   const identities = qualify(role, 'payment_outbox_identities')
   const { rows } = await role.query<SkippedHead>(
-    `SELECT failed.outbox_id AS "outboxId", failed.instruction_id AS "instructionId",
-       (SELECT count(*) FROM ${qualify(role, 'payment_outbox_pending')} p WHERE p.participant_id = $1 AND p.ordered)::int AS waiting
-     FROM ${qualify(role, 'outbox_pauses')} z
-     CROSS JOIN LATERAL (
-       SELECT i.outbox_id, i.instruction_id, a.completed_at FROM ${identities} i
-       JOIN ${qualify(role, 'payment_outbox_attempts')} a ON a.outbox_id = i.outbox_id AND a.state = 'FAILED'
-         AND a.action <> 'cancelled'
-       WHERE i.participant_id = z.name AND i.ordered ORDER BY i.sequence_id DESC LIMIT 1
-     ) failed
-     WHERE z.kind = 'stream' AND z.name = $1
-       AND (z.reason = 'ORDERED_HEAD_FAILED' OR failed.completed_at >= z.paused_at AND EXISTS (
+    // Failed attempts are read by their ids, which are UUIDs of version 7 made when the attempt ends. The hour allows for
+    // a clock that was set back. `attempt_no >= 1` is always true; it lets the planner use the index of failed attempts.
+    `WITH failed AS (
+       SELECT i.outbox_id, i.instruction_id, i.sequence_id, a.completed_at, z.reason, z.paused_at
+       FROM ${qualify(role, 'outbox_pauses')} z
+       JOIN ${qualify(role, 'payment_outbox_attempts')} a ON a.participant_id = z.name AND a.state = 'FAILED'
+         AND a.attempt_no >= 1 AND a.action <> 'cancelled'
+         AND a.attempt_id >= ${minUuidV7At(`z.paused_at - interval '1 hour'`)}
+       JOIN ${identities} i ON i.outbox_id = a.outbox_id AND i.ordered
+       WHERE z.kind = 'stream' AND z.name = $1 AND (z.reason = 'ORDERED_HEAD_FAILED' OR EXISTS (
          SELECT 1 FROM ${qualify(role, 'participant_outbox_policies')} y
          WHERE y.participant_id = z.name AND y.on_ordered_failure = 'halt'))
-       AND NOT EXISTS (SELECT 1 FROM ${identities} r WHERE r.redrive_of = failed.outbox_id)`,
+     )
+     SELECT f.outbox_id AS "outboxId", f.instruction_id AS "instructionId",
+       (SELECT count(*) FROM ${qualify(role, 'payment_outbox_pending')} p WHERE p.participant_id = $1 AND p.ordered)::int AS waiting
+     FROM failed f
+     WHERE f.completed_at >= CASE f.reason
+         WHEN 'ORDERED_HEAD_FAILED' THEN (SELECT max(h.completed_at) FROM failed h WHERE h.completed_at <= h.paused_at)
+         ELSE f.paused_at
+       END
+       AND NOT EXISTS (SELECT 1 FROM ${identities} r WHERE r.redrive_of = f.outbox_id)
+     ORDER BY f.sequence_id LIMIT 1`,
     [requiredId('participantId', participantId)],
   )
   return rows[0]
