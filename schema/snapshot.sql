@@ -2483,7 +2483,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 caa579002640873e7de52244486ee7c5f5753b42be9597f872a8cfc653f639be
+-- body: sha256 82bd3d709af4b48ae7254600465dbb14ae02e50ef3f5e0cc2ad494c2975be30f
 COMMENT ON FUNCTION compare_reconciliation(reconciliation_runs, uuid) IS 'Internal: compares the staged entries with the ledger and records run, entries, findings, returns and proposals.';
 
 -- function complete_dispatched_outbox_items(uuid[], uuid[], text, text[], text[], text[], text[], integer[], text[]) of symphony_owner

@@ -75,7 +75,7 @@ describe('symphony reconcile', () => {
   test('exits with 1 and prints both sides if statement and ledger differ; --json exits with 0', async () => {
     const rail = `bank-${randomUUID()}`
     const paid = await enqueuePaid(db, { railType: rail })
-    const held = await enqueueHeld(db, rita, { railType: rail })
+    const held = await enqueueHeld(db, rita, { railType: rail, payload: PAYLOAD })
     const failed = await enqueueFailed(db, { railType: rail })
     const file = await fileOf(
       line(paid.outboxId, { bankReference: 'B-1' }) +

@@ -278,7 +278,7 @@ BEGIN
     propose_paid_payment(h.outbox_id, v_run))
   FROM unnest(v_paid.held) AS h(outbox_id) ORDER BY h.outbox_id;
   PERFORM add_payment_findings(v_run.run_id, 'paid_not_recorded', 'warning', v_paid.uncompared, jsonb_build_object(
-    'note', 'No decision was proposed: the amount of the payment cannot be read. Compare it with the statement first.'));
+    'note', 'No decision was proposed: the amount of the payment cannot be read. Compare it with the entries first.'));
 
   -- 6. Record the run.
   v_run.counts := jsonb_build_object('matched', v_paid.matched, 'paid_twice', COALESCE(cardinality(v_paid.twice), 0),
