@@ -14,6 +14,8 @@ const WORKERS = 3
 const BACKLOG = 600
 /** Minimum number of outcomes that are lost with each server. */
 const OUTCOMES_LOST_MIN = 100
+/** Outcomes recorded before a server is lost. Workers record some of them again on the next server. */
+const OUTCOMES_RECORDED_MIN = 200
 /** Time during which the rail must get no call while dispatch is frozen. Calls in progress end before that time. */
 const QUIET_MS = 1_500
 
@@ -137,7 +139,7 @@ class FailoverRun {
 
   async end() {
     const scenario = this.#scenario
-    await scenario.untilDrained()
+    const { heldCount } = await scenario.untilDrained()
     const exitCodes = await this.#fleet.stop()
     const { report, defects } = await scenario.audit()
     const { acknowledged } = this.#load
@@ -147,6 +149,7 @@ class FailoverRun {
       figures: {
         payments: acknowledged,
         ...this.counts,
+        held: Number(heldCount),
         resumeMsMax: Math.max(...this.#resumes),
         acknowledgedLost: lost,
         workerExits: this.#fleet.unexpectedExits.length,
@@ -195,7 +198,11 @@ class FailoverRun {
     await retryUntilSuccess('lifting the freeze', () =>
       liftDispatchFreeze(control, 'the ledger was compared with the rail book'),
     )
-    await waitUntil('no outcome is unknown', async () => (await this.#scenario.status()).outcomeUnknownCount === 0n)
+    // A refusal of the rail that arrives after its item was marked does not settle earlier calls, so the item is held.
+    await waitUntil('every item with an unknown outcome is settled or held', async () => {
+      const { outcomeUnknownCount, heldFailedUnknownCount } = await this.#scenario.status()
+      return outcomeUnknownCount === heldFailedUnknownCount
+    })
   }
 
   /** Measures from the promotion to the first terminal outcome on the new primary. */
@@ -206,11 +213,11 @@ class FailoverRun {
     return Math.round(Number(process.hrtime.bigint() - started) / 1e6)
   }
 
-  /** Waits for OUTCOMES_LOST_MIN more terminal outcomes than `before`. Returns their new total number. */
+  /** Waits for OUTCOMES_RECORDED_MIN more terminal outcomes than `before`. Returns their new total number. */
   #moreEndedThan(before: bigint): Promise<bigint> {
     return waitUntil('more terminal outcomes are recorded', async () => {
       const ended = await this.#endedCount()
-      return ended >= before + BigInt(OUTCOMES_LOST_MIN) && ended
+      return ended >= before + BigInt(OUTCOMES_RECORDED_MIN) && ended
     })
   }
 
