@@ -17,6 +17,10 @@ const LEASE_SECONDS = 4
 const BACKLOG = 300
 /** Maximum time until a worker compares the clocks: at a claim that returns items, or at its heartbeat every 10 s. */
 const NOTICED_WITHIN_MS = 15_000
+/** Time for claims that were under way when a worker noticed the jump. */
+const UNDER_WAY_MS = 500
+/** Minimum part of a pause in which the claims of its worker are checked. */
+const CHECKED_MS_MIN = 1_000
 
 export default defineScenario({
   id: 'R14',
@@ -28,7 +32,7 @@ export default defineScenario({
     const scenario = await RelayScenario.create(fixture, { rails: USUAL_RAILS, binaries: clock.binaries })
     const { right, future, past } = await startFleets(fixture, scenario)
     const fleets = [right, future, past]
-    const workers = fleets.reduce((sum, fleet) => sum + fleet.size, 0)
+    const workers = fleets.flatMap(({ atWork }) => atWork)
     const ofPayments = fixture.randomFor('payments')
     let accepted = 0
     const fill = async () => {
@@ -38,22 +42,34 @@ export default defineScenario({
     }
     const defects: string[] = []
     let direction = 1
-    const noticedCount = async () =>
-      (await scenario.logLines()).filter((line) => line.includes('database_clock_jumped')).length
+    const pauses: Pause[] = []
+    const reportsOfJumps = async () =>
+      (await scenario.logLines()).filter((line) => line.includes('database_clock_jumped'))
     const jumpBy = async (seconds: number, name: string) => {
       await fill()
-      const before = await noticedCount()
+      const before = (await reportsOfJumps()).length
+      let earliestMs = (await readClockMs(scenario)) + seconds * 1_000
       await clock.jump(seconds)
-      const noticed = await waitUntil(
+      const noticed = new Set<string>()
+      await waitUntil(
         'every worker has reported the jump',
         async () => {
           await fill()
-          return (await noticedCount()) - before >= workers
+          const readMs = await readClockMs(scenario)
+          const pids = new Set<number | undefined>((await reportsOfJumps()).slice(before).map(pidOf))
+          const latestMs = await readClockMs(scenario)
+          for (const { workerId, child } of workers) {
+            if (noticed.has(workerId) || !pids.has(child.pid)) continue
+            noticed.add(workerId)
+            pauses.push({ workerId, fromMs: latestMs + UNDER_WAY_MS, toMs: earliestMs + LEASE_SECONDS * 1_000 })
+          }
+          // A worker that has not reported yet will report after this read.
+          earliestMs = readMs
+          return noticed.size === workers.length
         },
-        { timeoutMs: NOTICED_WITHIN_MS, everyMs: 200 },
-      ).catch(() => false)
-      if (!noticed) defects.push(`${name} was noticed by ${(await noticedCount()) - before} of ${workers} workers`)
-      fixture.progress(`${name}, noticed ${await noticedCount()} times`)
+        { timeoutMs: NOTICED_WITHIN_MS, everyMs: 100 },
+      ).catch(() => defects.push(`${name} was noticed by ${noticed.size} of ${workers.length} workers`))
+      fixture.progress(`${name}, noticed by ${noticed.size} workers`)
     }
     for (let jump = 0; jump < jumps; jump += 1) {
       // Every second jump undoes the one before, so that all clocks agree in the end.
@@ -74,20 +90,63 @@ export default defineScenario({
       defects.push(...fleet.unexpectedExits)
     }
     const audited = await scenario.audit()
+    const checked = pauses.filter(({ fromMs, toMs }) => toMs - fromMs >= CHECKED_MS_MIN)
+    const early = await findClaimsInPauses(scenario, checked)
     return {
       figures: {
         jumps: jumps + 1,
-        workers,
-        noticed: await noticedCount(),
+        workers: workers.length,
+        noticed: pauses.length,
+        pausesChecked: checked.length,
+        claimsInPauses: early.length,
         payments: accepted,
         dispatched: Number(audited.report.counts.dispatched),
         held: Number(audited.report.counts.held ?? 0n),
         doubleRailEffects: audited.report.doublePaid,
       },
-      defects: [...defects, ...audited.defects],
+      defects: [
+        ...defects,
+        ...(checked.length === pauses.length
+          ? []
+          : [`${pauses.length - checked.length} pauses were too short to check, because the machine was busy`]),
+        ...early.slice(0, 5),
+        ...audited.defects,
+      ],
     }
   },
 })
+
+/** Period, by the database clock, in which a worker that has reported a jump must not claim. */
+interface Pause {
+  readonly workerId: string
+  readonly fromMs: number
+  readonly toMs: number
+}
+
+/** Returns a sentence for each claim of a worker in one of its pauses. */
+async function findClaimsInPauses({ db }: RelayScenario, pauses: readonly Pause[]): Promise<readonly string[]> {
+  const { rows } = await db.queryNoRole<{ workerId: string; claimedMs: number }>(
+    `SELECT worker_id AS "workerId", extract(epoch FROM claimed_at)::float8 * 1000 AS "claimedMs"
+     FROM payment_outbox_attempts WHERE claimed_at IS NOT NULL`,
+  )
+  return pauses.flatMap(({ workerId, fromMs, toMs }) =>
+    rows
+      .filter((row) => row.workerId === workerId && row.claimedMs > fromMs && row.claimedMs < toMs)
+      .map(({ claimedMs }) => `${workerId} claimed ${Math.round(toMs - claimedMs)} ms before the end of its pause`),
+  )
+}
+
+async function readClockMs({ db }: RelayScenario): Promise<number> {
+  const { rows } = await db.queryNoRole<{ nowMs: number }>(
+    'SELECT extract(epoch FROM clock_timestamp())::float8 * 1000 AS "nowMs"',
+  )
+  return rows[0]?.nowMs ?? Number.NaN
+}
+
+function pidOf(line: string): number {
+  const { pid }: { readonly pid: number } = JSON.parse(line)
+  return pid
+}
 
 /** Starts three workers with correct clocks, one worker with a clock in the future and one with a clock in the past. */
 async function startFleets(
