@@ -8,7 +8,7 @@ import type { ScenarioFixture } from './ScenarioFixture.js'
 
 export interface SpecResult {
   readonly passed: number
-  /** Titles of failed tests, or one entry if no test ran. */
+  /** Titles of failed tests, or one entry if no test ran or if the run failed without a failed test. */
   readonly defects: readonly string[]
   readonly output: string
 }
@@ -23,10 +23,13 @@ export async function runSpec(
   const vitest = join(dirname(createRequire(import.meta.url).resolve('vitest/package.json')), 'vitest.mjs')
   const words = [vitest, 'run', file, '--reporter=default', '--reporter=json', `--outputFile.json=${report}`]
   fixture.setPostgresVersion(process.env['SYMPHONY_TEST_POSTGRES'] ?? '18')
-  const { output } = await runProgram(fixture, words, env)
+  const { output, exitCode } = await runProgram(fixture, words, env)
   const { passed, failed } = await readReport(report)
   const defects = failed.map((title) => `failed: ${title}`)
-  return { passed, defects: passed + failed.length === 0 ? [`${file} ran no test`] : defects, output }
+  if (passed + failed.length === 0) defects.push(`${file} ran no test`)
+  // Vitest fails for an unhandled error although every test passed.
+  else if (exitCode !== 0 && defects.length === 0) defects.push(`${file} ended with ${exitCode}, and every test passed`)
+  return { passed, defects, output }
 }
 
 export interface ProgramResult {

@@ -112,6 +112,7 @@ async function killWithLeasedItems(
       await victims.kill(victim)
       const { rows } = await leases()
       const ofWorker = rows.filter(({ claimed_by }) => claimed_by === victim.workerId)
+      if (ofWorker.length === 0) throw new Error(`${victim.workerId} had no lease when it was killed`)
       return { outboxIds: ofWorker.map(({ outbox_id }) => outbox_id), at: now[0]?.at ?? '' }
     }),
   )

@@ -26,6 +26,6 @@ export default defineScenario({
       defects.push(...result.defects)
       tests += result.passed
     }
-    return { figures: { scripts, fieldsOfPages: 9, tests }, defects }
+    return { figures: { scripts, tests }, defects }
   },
 })
