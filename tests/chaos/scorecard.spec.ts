@@ -61,8 +61,9 @@ const SHORT_FORMS: readonly ShortForm[] = [
   {
     invariant: 'payments that no person released never exceed the limit of their participant',
     scenario: limits,
-    size: { payments: 400 },
-    atLeast: { passedAlone: 20, heldByLimits: 50, limitsSet: 1 },
+    size: { payments: 400, writers: 4, writerKills: 2, serverKills: 1 },
+    atLeast: { passedAlone: 20, heldByLimits: 50, limitsSet: 1, writerKills: 2, serverKills: 1 },
+    ownServer: true,
   },
   {
     invariant: 'one statement gives one run with every finding, despite a second process and a kill',

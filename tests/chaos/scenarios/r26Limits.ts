@@ -1,19 +1,20 @@
-import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseMoney } from '../../../libs/core/index.js'
-import type { Random } from '../../../libs/cli/commands/demo/seededRandom.js'
+import { between, type Random } from '../../../libs/cli/commands/demo/seededRandom.js'
 import {
   approveOutboxLimit,
-  enqueuePaymentOutboxBatch,
   proposeOutboxLimit,
   resolveOutboxHold,
   type LimitRule,
-  type OutboxInstruction,
 } from '../../../libs/outbox/index.js'
 import type { TestDatabase } from '../../support/database.js'
 import { createPerson, type Person } from '../../support/outboxPeople.js'
-import { openConnection, type Connection } from '../../support/race.js'
+import { isInterrupted } from '../../scorecard/interrupted.js'
+import { LimitWriters } from '../../scorecard/LimitWriters.js'
+import { RelayScenario } from '../../scorecard/RelayScenario.js'
 import { defineScenario } from '../../scorecard/Scenario.js'
+import type { ScenarioFixture } from '../../scorecard/ScenarioFixture.js'
+import { retryUntilSuccess, waitUntil } from '../../scorecard/waitUntil.js'
 
 /** Participant with a limit on the sum of its payments per time window. */
 interface Limited {
@@ -22,7 +23,6 @@ interface Limited {
   readonly windowSeconds: number
 }
 
-const WRITERS = 16
 const RAIL = 'sepa'
 const APPROVAL_ABOVE = '95.00'
 const DAY = 86_400
@@ -33,45 +33,108 @@ const AVERAGE = 50
 export default defineScenario({
   id: 'R26',
   title:
-    'Sixteen writers enqueue for participants with limits, while people release payments and set the limits again.',
-  bar: 'In no window does the sum of payments that passed without a person exceed the limit; 0 payments are lost.',
-  sizes: { full: { payments: 100_000 }, short: { payments: 2_000 } },
-  async run(fixture, { payments }) {
-    const db = await fixture.createDatabase(await fixture.startServer())
+    'Sixteen processes enqueue for participants with limits, while people release payments and set the limits again. The processes and PostgreSQL are killed.',
+  bar: 'In no window does the sum of payments that passed without a person exceed the limit; 0 acknowledged payments are lost, 0 transactions are stored in part.',
+  sizes: {
+    full: { payments: 100_000, writers: 16, writerKills: 100, serverKills: 10 },
+    short: { payments: 2_000, writers: 16, writerKills: 8, serverKills: 1 },
+  },
+  async run(fixture, size) {
+    const scenario = await RelayScenario.create(fixture, { rails: '[]' })
+    const { db } = scenario
     const [olga, pavel] = [await createPerson(db, 'olga'), await createPerson(db, 'pavel')]
-    const limited = participants(payments)
-    const set = async (name: string, rule: LimitRule) =>
-      approveOutboxLimit(pavel.control, await proposeOutboxLimit(olga.control, name, rule, 'scenario'))
+    const limited = participants(size.payments)
+    const set = async (name: string, rule: LimitRule) => {
+      // A kill of the server may have left an open proposal.
+      const { rows } = await db
+        .as('symphony_owner')
+        .query<{ proposal_id: string }>(
+          `SELECT proposal_id FROM ${db.qualify('outbox_limit_proposals')} WHERE limit_name = $1 AND status = 'OPEN'`,
+          [name],
+        )
+      const proposalId = rows[0]?.proposal_id ?? (await proposeOutboxLimit(olga.control, name, rule, 'scenario'))
+      await approveOutboxLimit(pavel.control, proposalId)
+    }
     for (const one of limited) await set(one.participantId, amountRule(one))
     await set('large', { kind: 'approval', limit: APPROVAL_ABOVE, currency: 'EUR', approvals: 1, railType: RAIL })
 
-    const run = { left: payments, committed: 0, rolledBack: 0, repeated: 0, released: 0, limitsSet: 0 }
-    const writers = Array.from({ length: WRITERS }, async (_, index) => {
-      const connection = await openConnection(db, 'symphony_ingest')
-      const random = fixture.randomFor(`writer ${index}`)
-      while (run.left > 0) {
-        await enqueueSome(connection, limited, random, run)
-        fixture.progress(`${run.committed} payments committed`)
-      }
-      await connection.close()
+    const writers = await LimitWriters.create({
+      scenario,
+      folder: await fixture.subfolder('journals'),
+      seed: fixture.seed,
+      participants: limited.map(({ participantId }) => participantId),
+      railType: RAIL,
     })
-    const writing = Promise.all(writers)
+    const { fleet } = writers
+    await fleet.start(size.writers)
+    const people = { released: 0, limitsSet: 0 }
     const ended = new AbortController()
-    const people = decide(db, olga, limited, fixture.randomFor('people'), run, set, ended.signal)
-    await writing.finally(() => ended.abort())
-    await people
+    await Promise.all([
+      causeKills(fixture, scenario, writers, size).finally(() => ended.abort()),
+      decide(db, olga, limited, fixture.randomFor('people'), people, set, ended.signal),
+    ])
+    const exitCodes = await fleet.stop()
 
     const { figures, defects } = await check(db, limited)
-    const { committed, rolledBack, repeated, released, limitsSet } = run
+    const written = await writers.check()
     return {
-      figures: { committed, ...figures, rolledBack, repeated, released, limitsSet },
+      figures: {
+        ...figures,
+        ...written.figures,
+        ...people,
+        writerKills: fleet.kills,
+        serverKills: scenario.serverKills,
+      },
       defects: [
         ...defects,
-        ...(figures.stored === committed ? [] : [`${committed} payments committed, ${figures.stored} stored`]),
+        ...written.defects.slice(0, 20),
+        ...fleet.unexpectedExits,
+        ...exitCodes
+          .filter((exitCode) => exitCode !== 0)
+          .map((exitCode) => `a writer exited with ${exitCode} after a clean stop, expected 0`),
       ],
     }
   },
 })
+
+interface KillSize {
+  readonly payments: number
+  readonly writers: number
+  readonly writerKills: number
+  readonly serverKills: number
+}
+
+/** Causes each kill after a number of stored payments. Resolves when all payments are stored. */
+async function causeKills(
+  fixture: ScenarioFixture,
+  scenario: RelayScenario,
+  { fleet }: LimitWriters,
+  { payments, writers, writerKills, serverKills }: KillSize,
+): Promise<void> {
+  const untilStored = (target: number) =>
+    waitUntil(
+      `${target} payments are stored`,
+      async () => {
+        fleet.topUp(writers)
+        const { pendingCount } = await scenario.status()
+        fixture.progress(`${pendingCount} payments, ${fleet.kills} writers killed`)
+        return pendingCount >= target
+      },
+      { timeoutMs: 600_000 },
+    )
+  const plan = (count: number, isServer: boolean) =>
+    Array.from({ length: count }, () => ({ at: between(fixture.random, 1, payments), isServer }))
+  const kills = [...plan(writerKills, false), ...plan(serverKills, true)]
+  for (const { at, isServer } of kills.toSorted((left, right) => left.at - right.at)) {
+    await untilStored(at)
+    if (isServer) await scenario.cycleServer({ kill: true, downMs: between(fixture.random, 0, 500) })
+    else {
+      await waitUntil('a writer is at work', () => fleet.atWork.length > 0)
+      await fleet.kill(fleet.pick(fixture.random))
+    }
+  }
+  await untilStored(payments)
+}
 
 function participants(payments: number): readonly Limited[] {
   const ofDay = `${Math.ceil((payments / 4) * AVERAGE * 0.4)}.00`
@@ -87,66 +150,33 @@ function amountRule({ participantId, limit, windowSeconds }: Limited): LimitRule
   return { kind: 'amount', limit, currency: 'EUR', windowSeconds, participantId }
 }
 
-interface Run {
-  left: number
-  committed: number
-  rolledBack: number
-  repeated: number
-}
-
-/** Enqueues one to three batches of one participant in a transaction, which it sometimes rolls back. */
-async function enqueueSome(connection: Connection, limited: readonly Limited[], random: Random, run: Run) {
-  const { participantId } = limited[Math.floor(random() * limited.length)]!
-  let created = 0
-  let last: OutboxInstruction[] = []
-  await connection.query('BEGIN')
-  for (let calls = 1 + Math.floor(random() * 3); calls > 0; calls -= 1) {
-    const isRepeat = last.length > 0 && random() < 0.2
-    if (!isRepeat) last = Array.from({ length: 1 + Math.floor(random() * 5) }, () => instruction(participantId, random))
-    run.repeated += isRepeat ? last.length : 0
-    const items = await enqueuePaymentOutboxBatch(connection, last)
-    created += items.filter((item) => item.created).length
-  }
-  const isRolledBack = random() < 0.1
-  await connection.query(isRolledBack ? 'ROLLBACK' : 'COMMIT')
-  run.left -= created
-  if (isRolledBack) run.rolledBack += created
-  else run.committed += created
-}
-
-function instruction(participantId: string, random: Random): OutboxInstruction {
-  const id = randomUUID()
-  const amount = (0.01 + Math.floor(random() * 9_999) / 100).toFixed(2)
-  return {
-    instructionId: id,
-    idempotencyKey: id,
-    participantId,
-    railType: RAIL,
-    payload: { amount, currency: random() < 0.02 ? 'USD' : 'EUR' },
-  }
-}
-
-/** Releases held payments and renews limits, until the writers have ended. */
+/** Releases held payments and renews limits, until the signal aborts. Continues after a kill of the server. */
 async function decide(
   db: TestDatabase,
   { control }: Person,
   limited: readonly Limited[],
   random: Random,
-  run: { released: number; limitsSet: number },
-  set: (name: string, rule: LimitRule) => Promise<unknown>,
+  counts: { released: number; limitsSet: number },
+  set: (name: string, rule: LimitRule) => Promise<void>,
   signal: AbortSignal,
 ): Promise<void> {
-  while (!signal.aborted) {
-    const { rows } = await db.queryNoRole<{ outbox_id: string }>(
-      'SELECT outbox_id FROM payment_outbox_pending WHERE hold_reason IS NOT NULL ORDER BY held_at DESC LIMIT 3',
+  const decideOnce = async () => {
+    const { rows } = await db.as('symphony_owner').query<{ outbox_id: string }>(
+      `SELECT outbox_id FROM ${db.qualify('payment_outbox_pending')} WHERE hold_reason IS NOT NULL
+         ORDER BY held_at DESC LIMIT 3`,
     )
     for (const { outbox_id: outboxId } of rows) {
       await resolveOutboxHold(control, outboxId, 'RETRY', 'checked')
-      run.released += 1
+      counts.released += 1
     }
     const one = limited[Math.floor(random() * limited.length)]!
     await set(one.participantId, amountRule(one))
-    run.limitsSet += 1
+    counts.limitsSet += 1
+  }
+  while (!signal.aborted) {
+    await decideOnce().catch((error: unknown) => {
+      if (!isInterrupted(error)) throw error
+    })
     await delay(100)
   }
 }
@@ -160,18 +190,23 @@ interface Payment {
   readonly hold_reason: string | null
 }
 
+function isLarge({ amount }: Payment): boolean {
+  return minorOf(amount) > minorOf(APPROVAL_ABOVE)
+}
+
 /** Compares the payments in the queue with the limits. No worker claims, so the queue has all payments. */
 async function check(db: TestDatabase, limited: readonly Limited[]) {
-  const { rows } = await db.queryNoRole<Payment>(
-    `SELECT p.participant_id, extract(epoch FROM p.created_at)::float8 AS at, p.payload ->> 'amount' AS amount,
+  const { rows } = await retryUntilSuccess('a read of the payments', () =>
+    db.queryNoRole<Payment>(
+      `SELECT p.participant_id, extract(epoch FROM p.created_at)::float8 AS at, p.payload ->> 'amount' AS amount,
        p.payload ->> 'currency' AS currency, p.hold_reason,
        EXISTS (SELECT 1 FROM payment_outbox_events e WHERE e.outbox_id = p.outbox_id AND e.event_type = 'HOLD_PLACED')
          AS held_ever
      FROM payment_outbox_pending p ORDER BY p.created_at`,
+    ),
   )
   const defects: string[] = []
   const passed = rows.filter((row) => !row.held_ever)
-  const isLarge = ({ amount }: Payment) => minorOf(amount) > minorOf(APPROVAL_ABOVE)
   for (const row of passed.filter((one) => isLarge(one) || one.currency !== 'EUR')) {
     defects.push(`${row.amount} ${row.currency} of ${row.participant_id} passed without a person`)
   }
