@@ -56,7 +56,7 @@ export function helpText(family: Family): string {
   --json            print { "ok": true | false, "figures": { … } } as the last line
   --page <file>     write the results there (default: ${RELIABILITY_PAGE})
   --list            list the scenarios and their bars, and run none
-  --stale           list the scenarios whose result is older than the sources, and run none
+  --stale           list the scenarios whose result is of older sources or another bar, and run none
   --help            print this text
 
 Exit code 0: every bar is met. 1: one is not. 2: the command line is invalid.

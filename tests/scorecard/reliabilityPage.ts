@@ -50,15 +50,19 @@ export function renderReliabilityPage(
   return [`${HEAD}${rows.join('')}`, ...ordered.map(([, text]) => text)].join('\n')
 }
 
-/**
- * Returns the commit of each scenario on the page. It is undefined if the scenario never ran or its run names no
- * commit.
- */
-export function commitsOf(page: string): ReadonlyMap<string, string | undefined> {
-  const commits = [...readSections(page)].map(
-    ([id, text]) => [id, /commit (\S+?),/.exec(fieldOf(text, 'Run'))?.[1]] as const,
-  )
-  return new Map(commits.toSorted(([left], [right]) => compareIds(left, right)))
+export interface RecordedResult {
+  /** Undefined if the scenario never ran or its run names no commit. */
+  readonly commit: string | undefined
+  readonly bar: string
+}
+
+/** Returns commit and bar of each scenario on the page. */
+export function resultsOn(page: string): ReadonlyMap<string, RecordedResult> {
+  const results = [...readSections(page)].map(([id, text]) => {
+    const commit = /commit (\S+?),/.exec(fieldOf(text, 'Run'))?.[1]
+    return [id, { commit, bar: fieldOf(text, 'Bar') }] as const
+  })
+  return new Map(results)
 }
 
 /** Prints `workerKills: 1000` as "worker kills 1,000". */

@@ -3,7 +3,7 @@ import { removeFoldersOfDeadRuns } from '../support/server.js'
 import { whyStale } from './commits.js'
 import { helpText, readOptions, UsageError, type Family, type ScorecardOptions } from './options.js'
 import { runScenario } from './runScenario.js'
-import { commitsOf, describeFigures, renderReliabilityPage, type ScenarioResult } from './reliabilityPage.js'
+import { describeFigures, renderReliabilityPage, resultsOn, type ScenarioResult } from './reliabilityPage.js'
 import type { Figures, Scenario } from './Scenario.js'
 
 export interface Scorecard {
@@ -45,9 +45,10 @@ function choose({ scenarios, family }: Scorecard, { chosen }: ScorecardOptions):
 
 /** Prints the stale results. Returns the exit code: 1 if there are any. */
 async function printStale(chosen: readonly Scenario[], { page }: ScorecardOptions, card: Scorecard): Promise<number> {
-  const commits = commitsOf(await readFile(page, 'utf8'))
-  const stale = chosen.flatMap(({ id }) => {
-    const why = whyStale(commits.get(id))
+  const results = resultsOn(await readFile(page, 'utf8'))
+  const stale = chosen.flatMap(({ id, bar }) => {
+    const result = results.get(id)
+    const why = whyStale(result?.commit) ?? (result?.bar === bar ? undefined : 'another bar')
     return why === undefined ? [] : `${id.padEnd(4)} ${why}`
   })
   card.print(stale.length === 0 ? `All ${chosen.length} results are of these sources.` : stale.join('\n'))

@@ -61,13 +61,21 @@ test('the reliability page has a section per scenario, with results and commit o
   expect(page.indexOf('## R2')).toBeLessThan(page.indexOf('## R10'))
 })
 
-const ran = (commit: string) => `- **Run:** full size, seed 1, commit ${commit}, Node.js 20, 2026-01-01\n`
+const ran = (id: string, commit: string, bar = `the bar of ${id}`) =>
+  `## ${id}\n- **Bar:** ${bar}\n- **Run:** full size, seed 1, commit ${commit}, Node.js 20, 2026-01-01\n`
 
-test('--stale lists results whose commit is missing, unknown, changed locally or outdated', async () => {
-  const scenarios = ['R1', 'R2', 'R3', 'R4', 'R5'].map((id) => buildScenario(id))
+test('--stale lists results of no, an unknown, a changed or an older commit, or of another bar', async () => {
+  const scenarios = ['R1', 'R2', 'R3', 'R4', 'R5', 'R6'].map((id) => buildScenario(id))
   const head = commitOf().replace('+', '')
   const first = execFileSync('git', ['rev-list', '--max-parents=0', 'HEAD'], { encoding: 'utf8' }).slice(0, 8)
-  const before = `## R1\n\n## R2\n${ran(head)}\n## R3\n${ran(`${head}+`)}\n## R4\n${ran(first)}\n## R5\n${ran('unknown')}`
+  const before = [
+    '## R1\n',
+    ran('R2', head),
+    ran('R3', `${head}+`),
+    ran('R4', first),
+    ran('R5', 'unknown'),
+    ran('R6', head, 'a lower bar'),
+  ].join('\n')
   const { exitCode, output, page } = await run(['--stale'], scenarios, before)
   expect(exitCode).toBe(1)
   expect(page).toBe(before)
@@ -76,6 +84,7 @@ test('--stale lists results whose commit is missing, unknown, changed locally or
     `R3   changed sources on ${head}`,
     expect.stringMatching(new RegExp(`^R4 {3}code changed since ${first}: (libs|schema|embedded)/\\S+$`)),
     'R5   unknown is not in the history of this checkout',
+    'R6   another bar',
   ])
   const fresh = await run(['--stale', '--only', 'R2'], scenarios, before)
   expect(fresh).toMatchObject({ exitCode: 0, output: ['All 1 results are of these sources.'] })
