@@ -14,6 +14,7 @@ import { reconcile } from './cases/reconcile.mjs'
 import { snapshot } from './cases/snapshot.mjs'
 import { status } from './cases/status.mjs'
 import { verify } from './cases/verify.mjs'
+import { wal } from './cases/wal.mjs'
 
 export const CASES = {
   claim,
@@ -26,6 +27,7 @@ export const CASES = {
   notify,
   hotParticipant,
   processes,
+  wal,
   fleet,
   verify,
   memory,
