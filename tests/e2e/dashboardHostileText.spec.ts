@@ -3,15 +3,22 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { enqueueInboxMessages, failInboxMessages } from '../../libs/inbox/index.js'
 import { acquireLease } from '../../libs/lease/index.js'
 import {
+  approveOutboxLimit,
   claimOutboxBatch,
   completeOutboxAttempts,
   enqueuePaymentOutboxBatch,
   heartbeatOutboxWorker,
+  noteOutboxItem,
   pauseOutbox,
   placeOutboxHold,
+  proposeOutboxLimit,
+  recordLateOutcome,
   redriveOutboxItem,
+  resolveOutboxHold,
+  type ClaimedItem,
   type OutboxInstruction,
 } from '../../libs/outbox/index.js'
+import { closeReconciliationFinding } from '../../libs/reconciliation/index.js'
 import { createOrUpdateJob, scheduleTimer } from '../../libs/scheduler/index.js'
 import { commitSlice } from '../support/commitSlice.js'
 import { DashboardFixture, visit as openPage, type OpenPage } from '../support/dashboardFixture.js'
@@ -21,9 +28,12 @@ import { hostileTexts } from '../support/hostileTexts.js'
 import { claimOf } from '../support/inboxMessages.js'
 import { makeDueAndClaim } from '../support/outboxItems.js'
 import { startRailServer } from '../support/railServer.js'
-import { sealLedger } from '../support/sealLedger.js'
+import { projectLedger } from '../support/sealLedger.js'
+import { reconcileLines } from '../support/statements.js'
 
 const HOSTILE_TEXTS = hostileTexts(Number(process.env['SYMPHONY_TEST_SCRIPTS_FROM'] ?? commitSlice(4) * 50))
+/** Its rail has every worker, and its worker every rail. */
+const [FIRST = ''] = HOSTILE_TEXTS
 
 let fixture: DashboardFixture
 let visit: OpenPage
@@ -58,8 +68,10 @@ async function storeHostileTexts({ db }: DashboardFixture): Promise<void> {
   const ingest = db.as('symphony_ingest')
   const executor = db.as('symphony_executor')
   const control = db.as('symphony_control')
-  const person = (await apiRolesOf(db)).control({ owner: OLGA, apiKey: null })
-  const instructions = HOSTILE_TEXTS.flatMap((text) => [instructionOf(text, '~failed'), instructionOf(text, '~held')])
+  const { control: controlOf } = await apiRolesOf(db)
+  const person = controlOf({ owner: OLGA, apiKey: null })
+  const other = controlOf({ owner: 'pavel', apiKey: null })
+  const instructions = HOSTILE_TEXTS.flatMap((text) => KINDS.map((kind) => instructionOf(text, kind)))
   await enqueuePaymentOutboxBatch(ingest, instructions)
   const items = await claimOutboxBatch(executor, 1_000, OLGA, 600, { rails: [...HOSTILE_TEXTS] })
   const textOf = new Map(items.map((item) => [item.outboxId, item.railType]))
@@ -68,18 +80,41 @@ async function storeHostileTexts({ db }: DashboardFixture): Promise<void> {
     OLGA,
     items.map(({ outboxId, leaseToken, instructionId }) => {
       const text = textOf.get(outboxId) ?? ''
-      const isFailed = instructionId.endsWith('~failed')
+      const isHeld = instructionId.endsWith('~held')
       const codes = { railReference: text, railCode: text, errorCode: text.slice(0, 60), errorMessage: text }
-      return { outboxId, leaseToken, state: isFailed ? 'FAILED' : 'RETRYABLE', ...codes }
+      return { outboxId, leaseToken, state: isHeld ? 'RETRYABLE' : 'FAILED', ...codes }
     }),
   )
-  for (const { outboxId, instructionId, railType: text } of items) {
+  const held = new Map<string, ClaimedItem>()
+  for (const item of items) {
+    const { outboxId, instructionId, railType: text } = item
     if (instructionId.endsWith('~failed')) await redriveOutboxItem(person, outboxId, text)
-    else await placeOutboxHold(person, outboxId, text)
+    else if (instructionId.endsWith('~contradicted')) {
+      await recordLateOutcome(executor, OLGA, { ...item, state: 'DISPATCHED', railReference: text })
+    } else {
+      held.set(text, item)
+      await placeOutboxHold(person, outboxId, text)
+      await noteOutboxItem(person, outboxId, text, text)
+      await resolveOutboxHold(person, outboxId, 'DISPATCHED', text, text)
+    }
   }
   for (const text of HOSTILE_TEXTS) {
     await pauseOutbox(person, 'rail', text, text)
-    await heartbeatOutboxWorker(executor, text, { rails: [{ railType: text, breaker: 'closed', calls: 1 }] })
+    const rails = text === FIRST ? HOSTILE_TEXTS : [FIRST, text]
+    await heartbeatOutboxWorker(executor, text, {
+      rails: rails.map((railType) => ({ railType, breaker: 'open', calls: 1 })),
+    })
+    const rule = { kind: 'count', limit: '5', windowSeconds: 3_600, railType: text, participantId: text } as const
+    await approveOutboxLimit(other, await proposeOutboxLimit(person, text, rule, text))
+    await proposeOutboxLimit(person, `${text}~`, rule, text)
+    const entry = { account: text.slice(0, 64), amount: '1.00', currency: 'EUR', bookedOn: '2026-11-16' }
+    const { findings } = await reconcileLines(person, text, [
+      { ...entry, bankReference: text, reference: `${held.get(text)?.outboxId} ${text}` },
+      { ...entry, bankReference: `${text}~`, reference: text },
+    ])
+    for (const { kind, findingId } of findings) {
+      if (kind === 'unknown_entry' && findingId !== null) await closeReconciliationFinding(person, findingId, text)
+    }
     await createOrUpdateJob(control, { name: text, cron: '@yearly', topic: text, payload: {} })
     await scheduleTimer(ingest, { topic: text, payload: {}, dueAt: new Date('2100-01-01T00:00:00Z') })
     await acquireLease(executor, { resource: text, owner: text, durationMs: 600_000 })
@@ -92,6 +127,9 @@ async function storeHostileTexts({ db }: DashboardFixture): Promise<void> {
     await failInboxMessages(executor, [{ ...claim, error: claim.messageId }], 'worker-1')
   }
 }
+
+/** Endings of the ids of the payments that each text gets. */
+const KINDS = ['~failed', '~held', '~contradicted']
 
 function instructionOf(text: string, kind: string): OutboxInstruction {
   const name = `${text}${kind}`
@@ -119,6 +157,12 @@ test.each([
   ['leases', 'leases'],
   ['databases', 'databases'],
   ['rails, workers and alerts', ''],
+  ['the workers of a rail', `rails/${encodeURIComponent(FIRST)}`],
+  ['the rails of a worker', `workers/${encodeURIComponent(FIRST)}`],
+  ['contradictions', 'contradictions'],
+  ['limits', 'limits'],
+  ['open findings and runs', 'reconciliation'],
+  ['closed findings', 'reconciliation?state=closed'],
 ])('scripts stored in every field of %s are shown as text', async (_what, path) => {
   const { page, goTo, browserErrors } = visit
   expect(HOSTILE_TEXTS.length).toBe(50)
@@ -136,36 +180,41 @@ function squeezed(text: string): string {
   return text.replaceAll(/\s+/g, '')
 }
 
-test('scripts in 18 attempts of one payment, and in its payload, are shown as text', async () => {
+/** Per payment, below the ceiling of 20. */
+const ATTEMPTS = 18
+
+test('scripts in the attempts of three payments of a rail, and in a payload, are shown as text', async () => {
   const { db } = fixture
-  const text = HOSTILE_TEXTS[0] ?? ''
-  const [item] = (
-    await db.queryNoRole<{ outboxId: string; railType: string }>(
-      `SELECT outbox_id AS "outboxId", rail_type AS "railType" FROM payment_outbox_pending WHERE instruction_id = $1`,
-      [`${text}~held`],
-    )
-  ).rows
-  if (item === undefined) throw new Error('the payment was not stored')
-  await db.queryNoRole(
-    'UPDATE payment_outbox_pending SET hold_reason = NULL, held_by = NULL, held_at = NULL WHERE outbox_id = $1',
-    [item.outboxId],
-  )
-  await db.queryNoRole('DELETE FROM outbox_pauses WHERE name = $1', [item.railType])
-  for (const hostile of HOSTILE_TEXTS.slice(0, 18)) {
-    const { leaseToken, outboxId } = await makeDueAndClaim(db, item, { workerId: hostile })
-    const codes = { railReference: hostile, railCode: hostile, errorCode: hostile.slice(0, 60), errorMessage: hostile }
-    await completeOutboxAttempts(db.as('symphony_executor'), hostile, [
-      { outboxId, leaseToken, state: 'RETRYABLE', ...codes },
-    ])
-  }
-  await sealLedger(db)
   const { page, goTo, browserErrors } = visit
-  await goTo(`payments/${item.outboxId}`)
-  await page.getByRole('button', { name: 'Show the payload' }).click()
-  const seen = squeezed(await shownTexts(page))
-  expect(HOSTILE_TEXTS.slice(0, 18).filter((hostile) => !seen.includes(squeezed(hostile)))).toEqual([])
-  expect(squeezed(await page.locator('pre').innerText())).toBe(squeezed(JSON.stringify({ [text]: text })))
-  expect(await page.locator('[data-ledger=sound] .state', { hasText: 'Verified' }).count()).toBe(1)
+  await db.queryNoRole('DELETE FROM outbox_pauses WHERE name = $1', [FIRST])
+  for (let from = 0; from < HOSTILE_TEXTS.length; from += ATTEMPTS) {
+    const texts = HOSTILE_TEXTS.slice(from, from + ATTEMPTS)
+    const [item] = await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [instructionOf(FIRST, `~${from}`)])
+    if (item === undefined) throw new Error('the payment was not stored')
+    for (const text of texts) {
+      const { leaseToken, outboxId } = await makeDueAndClaim(db, { ...item, railType: FIRST }, { workerId: text })
+      const codes = { railReference: text, railCode: text, errorCode: text.slice(0, 60), errorMessage: text }
+      await completeOutboxAttempts(db.as('symphony_executor'), text, [
+        { outboxId, leaseToken, state: 'RETRYABLE', ...codes },
+      ])
+    }
+    await projectLedger(db)
+    await goTo(`payments/${item.outboxId}`)
+    await page.getByRole('button', { name: 'Show the payload' }).click()
+    const seen = squeezed(await shownTexts(page))
+    expect(texts.filter((text) => !seen.includes(squeezed(text)))).toEqual([])
+    expect(squeezed(await page.locator('pre').innerText())).toBe(squeezed(JSON.stringify({ [FIRST]: FIRST })))
+    expect(await page.locator('[data-ledger=sound] .state', { hasText: 'Verified' }).count()).toBe(1)
+  }
+  await goTo(`rails/${encodeURIComponent(FIRST)}`)
+  const errors = page.getByRole('region', { name: 'Errors', exact: true })
+  // Lists only the most frequent codes.
+  const shownCodes = async () => {
+    const seen = squeezed(await errors.innerText())
+    return HOSTILE_TEXTS.filter((text) => seen.includes(squeezed(text.slice(0, 60)))).length
+  }
+  await expect.poll(shownCodes).toBeGreaterThanOrEqual(20)
+  expect(await page.evaluate(MADE_OF_TEXT)).toEqual([])
   expect(browserErrors()).toEqual([])
 })
 

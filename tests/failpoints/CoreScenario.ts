@@ -159,7 +159,8 @@ export class CoreScenario {
       ...more,
     }
     const child = spawn(process.execPath, ['--import', RUNTIME, program, JSON.stringify(settings)], {
-      env: { PATH: process.env['PATH'] ?? '', ...env },
+      // A killed process leaves its temporary files, which the fixture removes with its folder.
+      env: { PATH: process.env['PATH'] ?? '', TMPDIR: this.#fixture.folder, ...env },
       stdio: ['pipe', 'pipe', 'inherit'],
     })
     this.#fixture.defer(() => child.kill('SIGKILL'))

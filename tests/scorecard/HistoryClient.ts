@@ -86,6 +86,7 @@ export async function runClient(shared: SharedState, options: ClientOptions, ope
   }
 }
 
+/** Records exactly one operation. */
 type Step = (shared: SharedState, options: ClientOptions) => Promise<unknown>
 
 /** Steps with their weights in percent. */
@@ -142,13 +143,14 @@ function claimStep(shared: SharedState, { number, database, random }: ClientOpti
   })
 }
 
-async function completeStep(shared: SharedState, { number, database, random }: ClientOptions): Promise<void> {
+async function completeStep(shared: SharedState, options: ClientOptions): Promise<unknown> {
+  const { number, database, random } = options
   const lease = someLease(shared, random)
-  if (lease === undefined) return
+  if (lease === undefined) return claimStep(shared, options)
   const { outboxId, leaseToken, workerId, key } = lease
   const state = random() < 0.4 ? 'RETRYABLE' : shared.terminalOutcomeOf(key)
   const railReference = state === 'DISPATCHED' ? await shared.pay(outboxId) : null
-  await shared.history.record(number, { kind: 'complete' as const, outboxId, leaseToken, state }, async (call) => {
+  return shared.history.record(number, { kind: 'complete' as const, outboxId, leaseToken, state }, async (call) => {
     const outcome = { outboxId, leaseToken, state, railReference, errorCode: state === 'DISPATCHED' ? null : 'REFUSED' }
     // A FAILED outcome with outcomeUnknown: false says that the rail was asked about every attempt.
     const settled = state === 'FAILED' ? { outcomeUnknown: false } : {}
@@ -157,29 +159,32 @@ async function completeStep(shared: SharedState, { number, database, random }: C
   })
 }
 
-async function renewStep(shared: SharedState, { number, database, random }: ClientOptions): Promise<void> {
+async function renewStep(shared: SharedState, options: ClientOptions): Promise<unknown> {
+  const { number, database, random } = options
   const lease = someLease(shared, random)
-  if (lease === undefined) return
+  if (lease === undefined) return claimStep(shared, options)
   const { outboxId, leaseToken, workerId } = lease
-  await shared.history.record(number, { kind: 'renew' as const, outboxId, leaseToken }, async () => {
+  return shared.history.record(number, { kind: 'renew' as const, outboxId, leaseToken }, async () => {
     await renewOutboxLease(database.as('symphony_executor'), lease, workerId, LEASE_SECONDS)
   })
 }
 
-async function releaseStep(shared: SharedState, { number, database, random }: ClientOptions): Promise<void> {
+async function releaseStep(shared: SharedState, options: ClientOptions): Promise<unknown> {
+  const { number, database, random } = options
   const lease = someLease(shared, random)
-  if (lease === undefined) return
+  if (lease === undefined) return claimStep(shared, options)
   const { outboxId, leaseToken, workerId } = lease
-  await shared.history.record(number, { kind: 'release' as const, outboxId, leaseToken }, async () => {
+  return shared.history.record(number, { kind: 'release' as const, outboxId, leaseToken }, async () => {
     await releaseOutboxLease(database.as('symphony_executor'), lease, workerId)
   })
 }
 
 /** Expires the lease of one item and makes its next attempt due. */
-async function expireStep(shared: SharedState, { number, random }: ClientOptions): Promise<void> {
+async function expireStep(shared: SharedState, options: ClientOptions): Promise<unknown> {
+  const { number, random } = options
   const outboxId = shared.outboxIds[Math.floor(random() * shared.outboxIds.length)]
-  if (outboxId === undefined) return
-  await shared.history.record(number, { kind: 'expire' as const, outboxId }, () => letTimePass(shared.db, [outboxId]))
+  if (outboxId === undefined) return enqueueStep(shared, options)
+  return shared.history.record(number, { kind: 'expire' as const, outboxId }, () => letTimePass(shared.db, [outboxId]))
 }
 
 export async function letTimePass(db: TestDatabase, outboxIds: readonly string[]): Promise<void> {

@@ -302,6 +302,42 @@ const DRIFTS: readonly Drift[] = [
     repairedBy: 'hand',
   },
   {
+    title: 'a ledger table that was renamed',
+    sql: 'ALTER TABLE payment_outbox_attempts RENAME TO hidden',
+    code: 'RELATION_MISSING',
+    object: 'payment_outbox_attempts',
+    repairedBy: 'hand',
+  },
+  {
+    title: 'a ledger table in another schema',
+    sql: 'ALTER TABLE payment_outbox_identities SET SCHEMA public',
+    code: 'RELATION_MISSING',
+    object: 'payment_outbox_identities',
+    repairedBy: 'hand',
+  },
+  {
+    title: 'a dropped ledger table',
+    sql: 'DROP TABLE payment_outbox_events CASCADE',
+    code: 'RELATION_MISSING',
+    object: 'payment_outbox_events',
+    repairedBy: 'hand',
+  },
+  {
+    title: 'a ledger table that became a partition',
+    sql: `CREATE TABLE public.whole (LIKE payment_outbox_attempts) PARTITION BY LIST (state);
+      ALTER TABLE public.whole ATTACH PARTITION payment_outbox_attempts DEFAULT`,
+    code: 'RELATION_PARENTS_UNEXPECTED',
+    object: 'payment_outbox_attempts',
+    repairedBy: 'hand',
+  },
+  {
+    title: 'a trigger that acts only in replica mode',
+    sql: 'ALTER TABLE payment_outbox_events ENABLE REPLICA TRIGGER payment_outbox_events_is_append_only',
+    code: 'TRIGGER_ENABLED_CHANGED',
+    object: 'payment_outbox_events.payment_outbox_events_is_append_only',
+    repairedBy: 'reapply',
+  },
+  {
     title: 'a view with another definition',
     sql: `CREATE OR REPLACE VIEW outbox_operational_status WITH (security_barrier = true) AS
       SELECT * FROM (TABLE outbox_operational_status LIMIT 0) nothing`,

@@ -5,13 +5,18 @@ import { defineScenario } from '../../scorecard/Scenario.js'
 export default defineScenario({
   id: 'S3',
   title:
-    'Each runtime role, and then a superuser, tries to change each ledger table: UPDATE, DELETE, TRUNCATE, replica mode, DISABLE TRIGGER, ALTER TYPE, RULE, partitions, RENAME, DROP.',
-  bar: 'Every runtime role is refused; every change by the superuser is found.',
+    'Each runtime role, and then a superuser, tries to change each ledger table: UPDATE, DELETE, TRUNCATE, replica mode, DISABLE TRIGGER, ALTER TYPE, RULE, partitions, RENAME, DROP. Verification searches for changed rows, and doctor for changed objects.',
+  bar: 'Every runtime role is refused; every change by the superuser is refused or found.',
   sizes: { full: { ways: 30 }, short: { ways: 30 } },
   async run(fixture, { ways }) {
-    const { passed, defects, output } = await runSpec(fixture, 'tests/security/historyRewriting.spec.ts', {})
-    const [, tried = 0, refused = 0] = (/history: (\d+) ways, (\d+) refused/.exec(output) ?? []).map(Number)
+    const rows = await runSpec(fixture, 'tests/security/historyRewriting.spec.ts', {})
+    const guards = await runSpec(fixture, 'tests/unit/outboxAppendOnlyTrigger.spec.ts', {})
+    const objects = await runSpec(fixture, 'tests/unit/doctor.spec.ts', {})
+    const [, tried = 0, refused = 0] = (/history: (\d+) ways, (\d+) refused/.exec(rows.output) ?? []).map(Number)
     const tooFew = tried < ways ? [`${tried} ways were tried`] : []
-    return { figures: { ways: tried, statementsRefused: refused, tests: passed }, defects: [...defects, ...tooFew] }
+    const all = [rows, guards, objects]
+    const tests = all.reduce((sum, { passed }) => sum + passed, 0)
+    const defects = [...all.flatMap((one) => one.defects), ...tooFew]
+    return { figures: { ways: tried, statementsRefused: refused, tests }, defects }
   },
 })
