@@ -22,10 +22,14 @@ import {
   type RailRequest,
 } from '../../libs/rails/index.js'
 import { SchedulerStore } from '../../libs/scheduler/index.js'
+import { closePages, launchBrowser } from '../support/browser.js'
+import { builtPath } from '../support/builtPath.js'
 import { symphony } from '../support/commandLine.js'
+import { visit } from '../support/dashboardFixture.js'
+import { DASHBOARD_PAGES } from '../support/dashboardPages.js'
 import { useTestDatabase } from '../support/database.js'
 import { tableNames } from '../support/fingerprint.js'
-import { openHttpFixture, type HttpFixture } from '../support/httpFixture.js'
+import { openHttpFixture, TOKEN, type HttpFixture } from '../support/httpFixture.js'
 import { buildInstruction } from '../support/outboxItems.js'
 import { buildMasterKey } from '../support/protectionFixture.js'
 import { answerJson, startRailServer } from '../support/railServer.js'
@@ -34,7 +38,8 @@ import { startTracing } from '../support/tracing.js'
 
 /**
  * Sends a card number and a password through every failing path: throwing and echoing rails, failed checks, refused
- * requests. Then collects logs, errors, metrics, spans, tables and answers, and searches them for both secrets.
+ * requests. Then collects logs, errors, metrics, spans, tables, answers and pages of the dashboard, and searches them for
+ * both secrets.
  */
 
 const CARD = '4929 1234 5678 9015'
@@ -306,6 +311,8 @@ async function refusedRequests(): Promise<void> {
   const secret = 'a secret of the canary'
   const fixture = await openHttpFixture(db, {
     log,
+    dashboardFolder: builtPath('dashboard'),
+    accessTokenOwner: 'tess',
     api: {
       protection: {
         encrypt: (role, instructions) => vault.encrypt(role, instructions),
@@ -361,11 +368,26 @@ async function refusedRequests(): Promise<void> {
     for (const path of ['/v1/outbox', '/v1/dlq', '/v1/holds', '/v1/status', '/v1/rails', '/v1/workers', '/metrics']) {
       keep(`api: ${path}`, await (await fixture.call(path)).text())
     }
+    await openDashboard(fixture, ended.outboxId)
     // The unmasked answer shows that the masked one had secrets to mask.
     plainProof = recordsIn(await (await fixture.call(`/v1/outbox/${ended.outboxId}/proof?payloads=plain`)).text())
   } finally {
     await fixture.close()
   }
+}
+
+async function openDashboard({ address }: HttpFixture, outboxId: string): Promise<void> {
+  const browser = await launchBrowser()
+  const { page, goTo } = await visit(browser, `${address}/#token=${TOKEN}`)
+  for (const { name, path } of DASHBOARD_PAGES) {
+    await goTo(path(outboxId))
+    if (name === 'payment') {
+      await page.getByRole('button', { name: 'Show the payload' }).click()
+      await page.locator('pre', { hasText: 'currency' }).waitFor()
+    }
+    keep(`dashboard: ${name}`, await page.content())
+  }
+  await closePages(browser)
 }
 
 /** Decodes the rows of a ledger answer. They are base64, which would hide the secrets. */

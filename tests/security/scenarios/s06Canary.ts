@@ -5,7 +5,7 @@ import { defineScenario } from '../../scorecard/Scenario.js'
 export default defineScenario({
   id: 'S6',
   title:
-    'A card number and a password pass through failing rails, checks, API requests, webhooks and commands. Logs, errors, metrics, spans, tables and API answers are searched for both.',
+    'A card number and a password pass through failing rails, checks, API requests, webhooks and commands. Logs, errors, metrics, spans, tables, API answers and dashboard pages are searched for both.',
   bar: '0 occurrences.',
   sizes: { full: { places: 50 }, short: { places: 50 } },
   async run(fixture, { places }) {
