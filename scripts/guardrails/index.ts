@@ -10,6 +10,7 @@ import { exportsAreEntryPoints } from './exportsAreEntryPoints.js'
 import { functionsDeclareOptions } from './functionsDeclareOptions.js'
 import { grantsOnOnePage } from './grantsOnOnePage.js'
 import type { Guardrail } from './guardrail.js'
+import { migrationsAddNoEnumValue } from './migrationsAddNoEnumValue.js'
 import { noMachinePaths } from './noMachinePaths.js'
 import { pendingDeletedByFunctionsOnly } from './pendingDeletedByFunctionsOnly.js'
 import { roleSwitchesInDb } from './roleSwitchesInDb.js'
@@ -30,6 +31,7 @@ export const GUARDRAILS: readonly Guardrail[] = [
   pendingDeletedByFunctionsOnly,
   grantsOnOnePage,
   functionsDeclareOptions,
+  migrationsAddNoEnumValue,
   sqlstatesAgree,
   exportsAreEntryPoints,
   testOnlyCodeStaysInTests,

@@ -65,6 +65,7 @@ describe('a violation', () => {
   const writes = /^our tables/
   const grants = /^GRANT and REVOKE/
   const functions = /^each function/
+  const enums = /^no migration/
   const states = /^SQLSTATEs/
   const entryPoints = /^package\.json exports/
   const testOnly = /^nothing that only tests/
@@ -311,6 +312,20 @@ describe('a violation', () => {
       message: /COMMENT ON FUNCTION/,
     },
     {
+      rule: enums,
+      path: 'schema/migrations/0001_x.sql',
+      text: "\nALTER TYPE outbox_attempt_state ADD VALUE IF NOT EXISTS 'PAID';",
+      line: 2,
+      message: /enum value; use a text column/,
+    },
+    {
+      rule: enums,
+      path: 'schema/migrations/0001_x.sql',
+      text: "DO $$\nBEGIN\n  ALTER TYPE outbox_attempt_state ADD VALUE 'PAID';\nEND $$;",
+      line: 3,
+      message: /enum value/,
+    },
+    {
       rule: states,
       path: 'schema/v1/012_x.sql',
       text: raising("RAISE EXCEPTION 'x' USING ERRCODE = 'P7999';"),
@@ -537,6 +552,7 @@ describe('the guardrails', () => {
       'schema/v1/012_x.sql',
       "CREATE TYPE s AS ENUM ('DISPATCHING'); CREATE TABLE t (a text CHECK (a <> 'DISPATCHING'));",
     ],
+    ['an enum value with a new name', 'schema/migrations/0001_x.sql', "ALTER TYPE s RENAME VALUE 'A' TO 'B';"],
     ['privileges on their page', 'schema/v1/011_privileges.sql', 'REVOKE ALL ON ALL TABLES IN SCHEMA x FROM PUBLIC;'],
     [
       'a function that deletes a pending item',
