@@ -25,13 +25,13 @@ if (!filesOnly) {
   run('npm', ['run', 'package:check'])
   run('npm', ['run', 'guides'])
 }
-const archives = makeFiles()
-if (isTrial) print(`Dry run: ${archives.join(', ')} are in release/; nothing was published.`)
+const packed = makeFiles()
+if (isTrial) print(`Dry run: ${filesOf(packed).join(', ')} are in release/; nothing was published.`)
 else publish()
 
 /**
  * Refuses a release unless HEAD is clean, has the tag of the version and a date in the changelog, and npm can attest
- * provenance.
+ * provenance, for which it needs an identity and the repository of each package.
  */
 function requireReleasable() {
   if (output('git', ['status', '--porcelain']) !== '') fail('The checkout is not clean: commit first.')
@@ -42,6 +42,12 @@ function requireReleasable() {
     .split('\n')
     .some((line) => line.startsWith(`## ${version} (`) && /\(\d{4}-\d\d-\d\d\)/.test(line))
   if (!dated) fail(`CHANGELOG.md has no section "## ${version} (YYYY-MM-DD)".`)
+  for (const manifest of ['package.json', 'embedded/package.json']) {
+    const { repository } = JSON.parse(readFileSync(join(root, manifest), 'utf8'))
+    if (repository?.url === undefined) {
+      fail(`${manifest} has no repository.url, which npm requires for provenance: add the address of the repository.`)
+    }
+  }
   if (process.env.ACTIONS_ID_TOKEN_REQUEST_URL === undefined && process.env.NPM_ID_TOKEN === undefined) {
     fail('No OIDC identity for provenance: publish from the CI that npm knows as a trusted publisher.')
   }
@@ -65,23 +71,35 @@ function makeFiles() {
   mkdirSync(folder)
   run('npm', ['run', 'build'])
   const words = ['pack', '--json', '--ignore-scripts', '--pack-destination', folder]
-  const packed = ['.', './embedded'].map((from) => JSON.parse(output('npm', [...words, from]))[0].filename)
+  // Embedded first, because publish() keeps this order, and symphony-pg names it as a peer.
+  const packages = ['./embedded', '.'].map((from) => JSON.parse(output('npm', [...words, from]))[0])
   const bill = `${name}-${version}.cdx.json`
   writeFileSync(join(folder, bill), `${JSON.stringify(billOfMaterials(), null, 2)}\n`)
   const site = `${name}-${version}-site.tgz`
   run('npm', ['run', 'site', '--', '--out', join(folder, 'site')])
   output('tar', ['-czf', join(folder, site), '-C', folder, 'site'])
   rmSync(join(folder, 'site'), { recursive: true })
-  const sums = [...packed, bill, site].map((file) => `${digestOf(join(folder, file))}  ${file}\n`)
+  const sums = [...filesOf(packages), bill, site].map((file) => `${digestOf(join(folder, file))}  ${file}\n`)
   writeFileSync(join(folder, 'SHA256SUMS'), sums.join(''))
-  return packed
+  return packages
 }
 
+/** Publishes both packages. Skips those that npm already has, so that it can be repeated after a failure. */
 function publish() {
-  for (const archive of archives) {
-    run('npm', ['publish', join(folder, archive), '--provenance', '--access', 'public'])
+  for (const { id, filename } of packed) {
+    if (isPublished(id)) print(`npm already has ${id}.`)
+    else run('npm', ['publish', join(folder, filename), '--provenance', '--access', 'public'])
   }
   print(`Published ${name} ${version}. Attach the files of release/ to the tag v${version}.`)
+}
+
+/** Returns false for a version that npm does not have, and if npm does not answer: then `npm publish` fails. */
+function isPublished(id) {
+  return spawnSync('npm', ['view', id, 'version'], { encoding: 'utf8' }).stdout.trim() !== ''
+}
+
+function filesOf(packages) {
+  return packages.map(({ filename }) => filename)
 }
 
 function digestOf(file) {
