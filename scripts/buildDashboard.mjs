@@ -31,6 +31,8 @@ await build({
     rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'first', tags: ['$initial'] }] } } },
     // A source map would double the size, and the sources are in the repository.
     sourcemap: false,
+    // The licences of the bundled packages require their text in every copy.
+    license: { fileName: 'LICENSES.txt' },
     reportCompressedSize: false,
   },
 })

@@ -8,7 +8,7 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { deadLinksOfRepository } from '../../scripts/site/links.mjs'
 import { createTestDatabase } from '../support/database.js'
-import { installPacked, type Installation } from '../support/packedPackage.js'
+import { installPacked, type Installation, type PackedFile } from '../support/packedPackage.js'
 
 const root = join(import.meta.dirname, '..', '..')
 const run = promisify(execFile)
@@ -23,33 +23,36 @@ async function packedManifest() {
   return JSON.parse(await readFile(join(installation.packageFolder, 'package.json'), 'utf8'))
 }
 
-test('the package holds only run-time files and is below 1.5 MB', async () => {
+test('the package holds only run-time files, documents and examples, and is below 1.7 MB', async () => {
   const paths = installation.files.map(({ path }) => path)
   expect(new Set(paths.map((path) => path.split('/')[0]))).toEqual(
     new Set([
       'CHANGELOG.md',
+      'CODE_OF_CONDUCT.md',
+      'CONTRIBUTING.md',
       'LICENSE',
       'README.md',
+      'SECURITY.md',
       'bin',
       'deploy',
       'dist',
       'docs',
+      'examples',
       'package.json',
       'schema',
       'scripts',
     ]),
   )
-  expect(paths.filter((path) => /\.map$|\.tsbuildinfo$|\.spec\.|\.test\.|(?:^|\/)tests?\//.test(path))).toEqual([])
+  const ours = paths.filter((path) => !path.startsWith('examples/'))
+  expect(ours.filter((path) => /\.map$|\.tsbuildinfo$|\.spec\.|\.test\.|(?:^|\/)tests?\//.test(path))).toEqual([])
   expect(paths.filter((path) => path.startsWith('scripts/'))).toEqual(['scripts/build.mjs'])
-  expect(installation.size).toBeLessThan(1_500_000)
+  expect(installation.size).toBeLessThan(1_700_000)
 })
 
-test('the package contains every page that its README, other pages and declarations link to', async () => {
+test('the package contains every file that its pages and declarations link to, except those of REPOSITORY_ONLY', async () => {
   const { files, dead } = await deadLinksOfRepository(installation.packageFolder)
   expect(files).toContain('docs/coding/transactions.md')
-  // Ignores links to pictures, examples, scripts and API reports, which only the repository has.
-  const pages = dead.filter((link) => /\.md\b.* \(/.test(link.split(': ')[1]!) && !REPOSITORY_ONLY.test(link))
-  expect(pages).toEqual([])
+  expect(dead.filter((link) => !REPOSITORY_ONLY.test(link))).toEqual([])
 
   const packed = new Set(installation.files.map(({ path }) => path))
   const named: string[] = []
@@ -62,8 +65,24 @@ test('the package contains every page that its README, other pages and declarati
   expect(named.filter((page) => !packed.has(page))).toEqual([])
 })
 
+/** Links to screenshots, sources, tests and GitHub's templates. */
 const REPOSITORY_ONLY =
-  /: (?:\.\.\/)*(?:(?:reference\/)?api\/|examples\/|scripts\/|CONTRIBUTING|SECURITY|CODE_OF_CONDUCT)/
+  /: (?:\.\.\/)*(?:docs\/dashboard\/|reference\/screenshots\.md|libs\/|scripts\/|tests\/|\.github\/)/
+
+test('the embedded package holds its build, its README and the licence', async () => {
+  const { stdout } = await run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts', './embedded'], { cwd: root })
+  const [{ files }]: readonly [{ readonly files: readonly PackedFile[] }] = JSON.parse(stdout)
+  const others = files.map(({ path }) => path).filter((path) => !/^dist\/\w+\.(?:d\.ts|js)$/.test(path))
+  expect(others).toEqual(['LICENSE', 'README.md', 'package.json'])
+  expect(await readFile(join(root, 'embedded', 'LICENSE'), 'utf8')).toBe(await readFile(join(root, 'LICENSE'), 'utf8'))
+})
+
+test('the dashboard has the licence text of each bundled package', async () => {
+  const file = join(installation.packageFolder, 'dist', 'dashboard', 'LICENSES.txt')
+  const licences = (await readFile(file, 'utf8')).matchAll(/^## (\S+) - [\d.]+ \(MIT\)\n\nThe MIT License/gm)
+  const names = [...licences].map(([, name]) => name)
+  expect(names.toSorted()).toEqual(['@preact/signals', '@preact/signals-core', 'preact', 'uplot'])
+})
 
 function sourceOf(output: string): string {
   return output.replace('dist/', '').replace(/(?:\.d\.ts|\.js)$/, '.ts')
