@@ -30,6 +30,8 @@ const server = closeAfterAll(
 const login = await db.createLogin('notifier', {
   roles: ['executor', 'ingest', 'readonly', 'control'].map((role) => `symphony_${role}`),
 })
+// As a login of `symphony api` is: it acts for owners of API keys, and its own notices have no such owner.
+await db.queryNoRole('SELECT set_actor_gateway($1, false)', [login.name])
 beforeEach(() => {
   answer = 200
   server.received.length = 0
@@ -225,6 +227,18 @@ describe('an alert with --notify', () => {
     expect(await notifier.runOnce()).toEqual({ enqueued: 0, sentDirectly: 0 })
     await work(channel)
     expect(bodies()).toMatchObject([{ alert: HELD, status: 'firing' }])
+  })
+
+  test('is sent once, and so are the notices of other alerts, if its message cannot be cancelled', async () => {
+    await db.queryNoRole('REVOKE EXECUTE ON FUNCTION cancel_outbox_item(uuid, text) FROM symphony_ingest')
+    onTestFinished(async () => {
+      await db.queryNoRole('GRANT EXECUTE ON FUNCTION cancel_outbox_item(uuid, text) TO symphony_ingest')
+    })
+    const notifier = notifierOf({ channel: channelOf('json'), firing: () => [FROZEN, HELD], leftSeconds: 0 })
+    expect(await notifier.runOnce()).toEqual({ enqueued: 2, sentDirectly: 1 })
+    expect(await notifier.runOnce()).toEqual({ enqueued: 0, sentDirectly: 1 })
+    expect(await notifier.runOnce()).toEqual({ enqueued: 0, sentDirectly: 0 })
+    expect(bodies().map(({ alert }) => alert)).toEqual([FROZEN, HELD])
   })
 
   test('is sent directly once by a process if a dead worker has claimed its message', async () => {

@@ -165,8 +165,8 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
     const ingest = this.#options.database.as('symphony_ingest')
     await cancelOutboxItem(ingest, outboxId, 'sent directly, because no worker sent it').catch((error: unknown) => {
       // For example a worker has claimed the message. The channel may get the notice twice.
-      if (!(error instanceof NotCancellableError)) throw error
       this.#uncancelled.add(id)
+      if (!(error instanceof NotCancellableError)) this.#options.onError?.(error)
     })
     return true
   }

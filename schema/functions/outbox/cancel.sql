@@ -56,11 +56,18 @@ AS $$
 -- Planner: lookup
 #variable_conflict use_column
 DECLARE
-  v_actor text := outbox_actor('{ingest,operate}');
+  v_actor text;
   v_outbox_id uuid := p_outbox_id;
   v_proposal payment_outbox_proposals;
   v_attempt_id uuid;
 BEGIN
+  -- A gateway cancels its own messages, such as notices of alerts, without a person. It enqueues them without one, too.
+  v_actor := CASE
+    WHEN concat(current_setting('symphony.api_key', true), current_setting('symphony.actor', true)) = ''
+      AND EXISTS (SELECT 1 FROM payment_outbox_identities i WHERE i.outbox_id = p_outbox_id AND i.is_message)
+    THEN session_user::text
+    ELSE outbox_actor('{ingest,operate}')
+  END;
   -- Locks proposal, payment and item in the same order as an approval.
   PERFORM 1 FROM payment_outbox_proposals q
   WHERE q.status = 'OPEN' AND q.outbox_id = ANY (ARRAY(SELECT i.outbox_id FROM outbox_payment_items(p_outbox_id) i))
