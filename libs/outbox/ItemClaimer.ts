@@ -158,6 +158,8 @@ export class ItemClaimer {
    */
   compareClocks(databaseNow: Date, sentAtMs: number): void {
     const { clock, relayer, events } = this.#options
+    // A claim before the first answer could not compute when the next item is due.
+    if (!this.#databaseClock.isKnown) this.wake()
     const byMs = this.#databaseClock.observe(databaseNow, sentAtMs)
     if (byMs === undefined) return
     this.#pausedUntilMs = clock.monotonicMs() + relayer.leaseSeconds * 1_000
@@ -258,30 +260,37 @@ function without(lanes: ReadonlySet<RailLane>, removed: readonly RailLane[]): Re
  */
 class DatabaseClock {
   readonly #clock: Clock
-  /** Last known difference: database clock minus process clock. */
-  #aheadMs: number | undefined
+  /** Bounds of the last known difference: database clock minus process clock. */
+  #ahead: { readonly leastMs: number; readonly mostMs: number } | undefined
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
+  get isKnown(): boolean {
+    return this.#ahead !== undefined
+  }
+
   /**
    * Compares the clocks, using an answer that contains the database's time. Returns the size of the jump, or undefined
-   * if there is none.
+   * if there is none. The database read its clock at any time between the request and the answer: a request that waits
+   * for a lock is no jump.
    */
   observe(databaseNow: Date, sentAtMs: number): number | undefined {
-    const answerMs = this.#clock.monotonicMs() - sentAtMs
-    const aheadMs = databaseNow.getTime() - sentAtMs
-    const before = this.#aheadMs
-    this.#aheadMs = aheadMs
-    if (before === undefined || Math.abs(aheadMs - before) - answerMs <= JUMP_MAX_MS) return undefined
-    return aheadMs - before
+    const mostMs = databaseNow.getTime() - sentAtMs
+    const leastMs = databaseNow.getTime() - this.#clock.monotonicMs()
+    const before = this.#ahead
+    this.#ahead = { leastMs, mostMs }
+    if (before === undefined) return undefined
+    if (leastMs - before.mostMs > JUMP_MAX_MS) return leastMs - before.mostMs
+    if (before.leastMs - mostMs > JUMP_MAX_MS) return mostMs - before.leastMs
+    return undefined
   }
 
   /** Returns the time until `moment` by the database's clock, or undefined before the first answer. */
   msUntil(moment: Date): number | undefined {
-    if (this.#aheadMs === undefined) return undefined
-    return moment.getTime() - (this.#clock.monotonicMs() + this.#aheadMs)
+    if (this.#ahead === undefined) return undefined
+    return moment.getTime() - (this.#clock.monotonicMs() + this.#ahead.mostMs)
   }
 }
 

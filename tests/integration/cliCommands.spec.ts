@@ -16,7 +16,7 @@ import {
   enqueueAndClaim,
 } from '../support/outboxItems.js'
 import { enqueueFailed, enqueueUnknown } from '../support/outboxPeople.js'
-import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { untilTableWaits } from '../support/race.js'
 import { sealLedger } from '../support/sealLedger.js'
 
 let db: TestDatabase
@@ -253,8 +253,7 @@ describe('symphony show', () => {
     // Blocks the command after it has read the attempts of the newer item, before it reads those of the older one.
     await locker.query('BEGIN; LOCK TABLE reconciliation_entries IN ACCESS EXCLUSIVE MODE')
     const showing = json(['show', instructionId])
-    const waiting = `SELECT FROM pg_locks WHERE NOT granted AND relation = 'reconciliation_entries'::regclass`
-    await expect.poll(async () => (await db.queryNoRole(waiting)).rows, POLL_OPTIONS).toHaveLength(1)
+    await untilTableWaits(db, 'reconciliation_entries')
     await complete(db, lease, { state: 'DISPATCHED', railReference: 'TX-1' })
     await locker.query('COMMIT')
     expect(await showing).toMatchObject({ items: [{}, { outboxId: first.outboxId, state: 'LEASED', attempts: [] }] })

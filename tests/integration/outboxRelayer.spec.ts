@@ -5,7 +5,7 @@ import { sleep } from '../../libs/worker/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, claim, complete, enqueue, enqueueAndClaim, pendingRow } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
-import { openConnection } from '../support/race.js'
+import { openConnection, untilTableWaits } from '../support/race.js'
 import { PAYABLE } from '../support/railRequest.js'
 import { recordingRail, type RecordingRail } from '../support/relayRail.js'
 
@@ -457,8 +457,7 @@ describe('a running relayer', () => {
     const blocker = await openConnection(db)
     await blocker.query('BEGIN; LOCK TABLE payment_outbox_pending IN ACCESS EXCLUSIVE MODE')
     const round = relayer.runOnce()
-    const waiting = `SELECT FROM pg_locks WHERE NOT granted AND relation = 'payment_outbox_pending'::regclass`
-    await expect.poll(async () => (await db.queryNoRole(waiting)).rows.length, { timeout: 20_000 }).toBe(1)
+    await untilTableWaits(db, 'payment_outbox_pending')
     const stopping = relayer.stop()
     await Promise.race([stopping, sleep(100)])
     await blocker.query('ROLLBACK')
@@ -466,6 +465,23 @@ describe('a running relayer', () => {
     await Promise.all([round, stopping])
     expect({ calls: rail.calls.length, ...relayer.gauge }).toEqual({ calls: 0, running: 0, waiting: 0, completing: 0 })
     expect(await pendingRow(db, outboxId)).toMatchObject({ lease_token: null, attempt_count: 0 })
+  })
+
+  test('learns the database time from its first heartbeat, and then claims a due item without a poll', async () => {
+    const { railType } = buildInstruction()
+    const { outboxId } = await enqueue(db, { railType })
+    const [heartbeats, item] = [await openConnection(db), await openConnection(db)]
+    await heartbeats.query('BEGIN; LOCK TABLE outbox_workers IN ACCESS EXCLUSIVE MODE')
+    await item.query('BEGIN')
+    await item.query('SELECT FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [outboxId])
+    const { relayer, events } = relayerFor(recordingRail({ type: railType }), { pollMs: 60_000 })
+    await relayer.start()
+    await untilTableWaits(db, 'outbox_workers')
+    await expect.poll(() => events.some(({ type }) => type === 'outbox.claimed'), POLL_OPTIONS).toBe(true)
+    await sleep(100)
+    for (const blocker of [item, heartbeats]) await blocker.close()
+    await expect.poll(() => events.some(({ type }) => type === 'outbox.recorded'), { timeout: 20_000 }).toBe(true)
+    await relayer.stop()
   })
 
   test('claims at most every 20 ms while another transaction has locked a due item', async () => {

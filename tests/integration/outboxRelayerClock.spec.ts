@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { OutboxRelayer, type RelayerEvent } from '../../libs/outbox/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, enqueue } from '../support/outboxItems.js'
+import { openConnection, untilTableWaits } from '../support/race.js'
 import { recordingRail } from '../support/relayRail.js'
 
 /**
@@ -26,9 +27,11 @@ function buildWorker() {
   const options = { leaseSeconds: LEASE_SECONDS }
   const relayer = new OutboxRelayer(db.database, rail.rails, options, (event) => events.push(event), clock)
   return {
+    relayer,
     move: (ms: number) => (shiftMs += ms),
     jumps: () =>
       events.flatMap((event) => (event.type === 'outbox.clockJumped' ? [Math.round(event.byMs / 1_000)] : [])),
+    enqueueOne: () => enqueue(db, { railType }),
     /** Enqueues an item, runs a round and returns the number of dispatched items. */
     round: async () => {
       await enqueue(db, { railType })
@@ -60,6 +63,26 @@ test('a worker claims again one lease duration after a clock jump', async () => 
   expect(await round()).toBe(0)
   move(LEASE_SECONDS * 1_000)
   expect(await round()).toBe(2)
+})
+
+test.each([
+  ['before', -8_000],
+  ['after', 0],
+])('a claim whose server waits 8 s for a lock %s it reads its clock is no jump', async (_when, beforeMs) => {
+  const { relayer, jumps, move, round, enqueueOne } = buildWorker()
+  await round()
+  await enqueueOne()
+  const blocker = await openConnection(db)
+  await blocker.query('BEGIN; LOCK TABLE payment_outbox_pending IN ACCESS EXCLUSIVE MODE')
+  move(beforeMs)
+  const waiting = relayer.runOnce()
+  await untilTableWaits(db, 'payment_outbox_pending')
+  move(8_000)
+  await blocker.query('ROLLBACK')
+  await blocker.close()
+  await waiting
+  expect(await round()).toBe(1)
+  expect(jumps()).toEqual([])
 })
 
 test('a clock difference of less than five seconds does not count as a jump', async () => {

@@ -1,7 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Client } from 'pg'
+import { expect } from 'vitest'
 import { quoteIdentifier, type Queryable } from '../../libs/db/index.js'
 import type { TestDatabase } from './database.js'
+import { POLL_OPTIONS } from './pollOptions.js'
 
 /** A single connection in one role. The wrappers of the SQL functions accept it as their first argument. */
 export interface Connection extends Queryable {
@@ -100,6 +102,12 @@ export async function untilWaiting(db: TestDatabase, ...connections: readonly Co
     if (Date.now() > deadline) throw new Error(`${rows.length} of ${pids.length} connections wait for a lock`)
     await delay(5)
   }
+}
+
+/** Resolves when a connection waits for a lock of this table. */
+export async function untilTableWaits(db: TestDatabase, table: string): Promise<void> {
+  const waiting = 'SELECT FROM pg_locks WHERE NOT granted AND relation = $1::regclass'
+  await expect.poll(async () => (await db.queryNoRole(waiting, [table])).rows.length, POLL_OPTIONS).toBe(1)
 }
 
 /** Returns the error of a call. Throws if the call succeeds. */

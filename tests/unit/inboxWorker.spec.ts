@@ -16,7 +16,7 @@ import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { buildMessage, claimOf, enqueued, expireClaim, makeDue, rowOf } from '../support/inboxMessages.js'
-import { openConnection } from '../support/race.js'
+import { openConnection, untilTableWaits } from '../support/race.js'
 
 /** Database of one test, because a worker claims every due message of its database. */
 let db: TestDatabase
@@ -309,8 +309,7 @@ test('stop() waits for the messages of a round whose claim is answered meanwhile
   const blocker = await openConnection(db)
   await blocker.query('BEGIN; LOCK TABLE inbox_messages IN ACCESS EXCLUSIVE MODE')
   const round = single.runOnce()
-  const waiting = `SELECT FROM pg_locks WHERE NOT granted AND relation = 'inbox_messages'::regclass`
-  await expect.poll(async () => (await db.queryNoRole(waiting)).rows.length, { timeout: 20_000 }).toBe(1)
+  await untilTableWaits(db, 'inbox_messages')
   const isDoneAtStop = single.stop().then(() => events.some(({ type }) => type === 'inbox.done'))
   await Promise.race([isDoneAtStop, sleep(100)])
   await blocker.query('ROLLBACK')
