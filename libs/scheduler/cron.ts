@@ -84,10 +84,17 @@ function nextRun(pattern: Cron, after: Date): Date | null {
   while (next !== null && after.getTime() < Date.UTC(next.getUTCFullYear(), 2, 3)) {
     const [earlier] = pattern.previousRuns(1, next)
     if (earlier === undefined || earlier <= after) break
-    next = earlier
+    // A job that runs each second would need 86,400 single steps: 8 s of CPU time.
+    next =
+      JUMPS_MS.map((ms) => pattern.nextRun(new Date(Math.max(after.getTime(), earlier.getTime() - ms)))).find(
+        (first) => first !== null && first < earlier,
+      ) ?? earlier
   }
   return next
 }
+
+/** Jumps back within March: forwards from there, croner counts correctly. */
+const JUMPS_MS = [3_600_000, 60_000]
 
 /**
  * Splits an expression into one with only plain days and one with only working days (`15W`), because croner 11.0.0

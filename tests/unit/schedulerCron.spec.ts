@@ -1,4 +1,5 @@
-import { describe, expect, test } from 'vitest'
+import { Cron } from 'croner'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError } from '../../libs/core/index.js'
 import { CronSchedule, requiredCron, requiredSchedule, requiredTimeZone } from '../../libs/scheduler/cron.js'
 import { MISSED_RUNS_MAX, planRuns } from '../../libs/scheduler/createJobRunsFromDueJobs.js'
@@ -44,6 +45,17 @@ describe('a cron expression', () => {
     const march = ['2026-02-23T12:00:00Z', '2026-03-01T12:00:00Z', '2026-03-02T12:00:00Z', '2026-03-09T12:00:00Z']
     expect(after('0 12 1 * MON', 'UTC', '2026-02-17T00:00:00Z', 4)).toEqual(march)
     expect(new CronSchedule('0 12 1 * MON', 'UTC').latest(4, new Date(march[3]!)).map(shortly)).toEqual(march)
+  })
+
+  test('finds the first of 86,400 occurrences on 1 March in at most 100 steps', () => {
+    const steps = vi.spyOn(Cron.prototype, 'previousRuns')
+    onTestFinished(() => steps.mockRestore())
+    for (const cron of ['* * * 1,30 * *', '7 * * 1,30 * *', '* * 1,30 * *']) {
+      const first = cron.startsWith('7') ? '2026-03-01T00:00:07Z' : '2026-03-01T00:00:00Z'
+      expect(after(cron, 'UTC', '2026-02-02T00:00:00Z', 1)).toEqual([first])
+    }
+    expect(steps.mock.calls.length).toBeGreaterThan(3)
+    expect(steps.mock.calls.length).toBeLessThanOrEqual(300)
   })
 
   test.each(['1,30', '1,31', '1,15,30', '2,31', '*/3', '*/5', '*/10', '1-3,29-31', '28,L', '1W,31', '31'])(
