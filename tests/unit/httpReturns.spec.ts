@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { SCOPES } from '../../libs/access/index.js'
+import { call } from '../../libs/db/index.js'
 import type { OutboxPage, ReturnRecorded, Timeline } from '../../libs/http/index.js'
 import { closeAfterAll } from '../support/afterAll.js'
 import { useTestDatabase } from '../support/database.js'
@@ -72,6 +73,20 @@ describe('POST /v1/outbox/{outboxId}/returns', () => {
       ],
       replacedBy: null,
     })
+  })
+
+  test('shows no amount in the timeline if the rail masks amounts', async () => {
+    const railType = 'discreet'
+    const fields = JSON.stringify({ '/amount': 'masked' })
+    await call(db.as('symphony_executor'), 'declare_outbox_rail', [railType, true, fields, 'w', true])
+    const { outboxId } = await enqueuePaid(db, { railType })
+    await read<ReturnRecorded>(postReturn(outboxId, { ...MONEY, amount: '9.87' }))
+    const { key } = await createKey(db, { scopes: ['read'], owner: 'reader' })
+    const headers = { authorization: `Bearer ${key}` }
+    const timeline = await (await fixture.call(`/v1/outbox/${outboxId}`, { headers })).text()
+    expect(timeline).toContain('RETURN_RECORDED')
+    expect(timeline).toContain('"currency":"EUR"')
+    expect(timeline).not.toContain('9.87')
   })
 
   test('answers 409 to more money than was paid, a used reference, and an undispatched payment', async () => {

@@ -119,8 +119,16 @@ export async function readItemEvents(role: Queryable, outboxId: string): Promise
 
 export async function readEventViews(role: Queryable, outboxId: string): Promise<EventView[]> {
   const { rows } = await role.query<EventView>(
-    `SELECT event_no::text AS "eventNo", event_type AS "eventType", actor, detail, ${isoMicros('created_at')} AS "createdAt"
-     FROM ${qualify(role, 'payment_outbox_events')} WHERE outbox_id = $1 ORDER BY event_no LIMIT 5000`,
+    // The status hides amount and currency of a return if the rail does not show them, so its event hides them too.
+    `SELECT e.event_no::text AS "eventNo", e.event_type AS "eventType", e.actor,
+       CASE WHEN e.event_type = 'RETURN_RECORDED' AND s.returned_amount IS NULL
+         THEN e.detail - CASE WHEN s.currency IS NULL THEN '{amount,returned_total,currency}'::text[]
+           ELSE '{amount,returned_total}'::text[] END
+         ELSE e.detail END AS detail,
+       ${isoMicros('e.created_at')} AS "createdAt"
+     FROM ${qualify(role, 'payment_outbox_events')} e
+     LEFT JOIN ${qualify(role, 'outbox_operational_status')} s ON s.outbox_id = e.outbox_id
+     WHERE e.outbox_id = $1 ORDER BY e.event_no LIMIT 5000`,
     [requiredUuid('outboxId', outboxId)],
   )
   return rows
