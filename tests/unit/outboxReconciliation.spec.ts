@@ -217,6 +217,17 @@ describe('finish_reconciliation', () => {
     expect((await reconcileEntries(db, railType, [], later)).counts).toEqual(NOTHING)
   })
 
+  test('starts where a run with long settlement stopped, if a run that continued it ended long before', async () => {
+    const [railType, accounts] = [rail(), ['A']]
+    const end = daysFromNow(-10)
+    await reconcileEntries(db, railType, [], { from: daysFromNow(-20), to: end, settlementDays: 8, accounts })
+    const short = { from: daysFromNow(-19), to: daysFromNow(-15), settlementDays: 0, accounts }
+    await reconcileEntries(db, railType, [], short)
+    const window = [railType, accounts, daysFromNow(-10), daysFromNow(-9), 0]
+    const stopped = new Date(end.getTime() - 8 * DAY_MS)
+    expect(await call(control, 'reconciliation_window', window)).toMatchObject([{ checked_from: stopped }])
+  })
+
   test('stores only count and sum of unknown entries, unless keepUnknown is set', async () => {
     const railType = rail()
     const salaries = [{ amount: '100.00' }, { amount: '2.50' }, { amount: '7', currency: 'USD' }]

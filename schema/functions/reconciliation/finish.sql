@@ -112,6 +112,7 @@ BEGIN
     AND NOT EXISTS (
       SELECT 1 FROM reconciliation_runs n
       WHERE n.rail_type = r.rail_type AND n.accounts = r.accounts AND n.period_from < p_period_from
+        AND n.period_to >= p_period_from - interval '4 days'
         AND n.checked_from <= r.checked_to AND n.checked_to > r.checked_to);
   RETURN QUERY SELECT LEAST(p_period_from, v_before),
     GREATEST(p_period_to - make_interval(days => p_settlement_days), LEAST(p_period_from, v_before));
