@@ -89,10 +89,12 @@ function some(count: number, batch: number): OutboxInstruction[] {
 
 test('a list of 10,000 payments draws only visible rows, and an event redraws only its row', async () => {
   const ingest = fixture.db.as('symphony_ingest')
-  // The first item gets its own millisecond. Before PostgreSQL 18, ids of one millisecond have no order.
-  await enqueuePaymentOutboxBatch(ingest, some(1, 0))
-  await fixture.db.queryNoRole('SELECT pg_sleep(0.005)')
-  await enqueuePaymentOutboxBatch(ingest, some(999, 0))
+  // The items of each claim below get their own milliseconds. Before PostgreSQL 18, ids of one millisecond have no order.
+  for (const count of [1, 150]) {
+    await enqueuePaymentOutboxBatch(ingest, some(count, 0))
+    await fixture.db.queryNoRole('SELECT pg_sleep(0.005)')
+  }
+  await enqueuePaymentOutboxBatch(ingest, some(849, 0))
   for (let batch = 1; batch < 10; batch += 1) await enqueuePaymentOutboxBatch(ingest, some(1_000, batch))
   const { page, goTo } = await fixture.open()
   await goTo('payments?rail=sepa')
