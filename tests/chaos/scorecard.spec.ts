@@ -69,7 +69,7 @@ const SHORT_FORMS: readonly ShortForm[] = [
     invariant: 'one statement gives one run with every finding, despite a second process and a kill',
     scenario: reconciliation,
     size: { perKind: 20, kills: 1, serverKills: 1 },
-    atLeast: { kills: 1, serverKills: 1, violationsFound: 5 },
+    atLeast: { kills: 1, serverKills: 1, plantedFound: 5 },
     ownServer: true,
   },
   {
@@ -83,7 +83,7 @@ const SHORT_FORMS: readonly ShortForm[] = [
       outcomeMessages: 75,
       occurrences: 2,
       inboxMessages: 10,
-      violationsFound: 5,
+      plantedFound: 5,
     },
     ownServer: true,
   },

@@ -40,7 +40,7 @@ export default defineScenario({
     for (let kill = 0; kill < serverKills; kill += 1) await bank.killServer()
     const violations = await plantViolations(bank.db, bank.last)
     return {
-      figures: { plantedPerKind: planted / 6, ...bank.figures, violationsFound: violations.found },
+      figures: { plantedPerKind: planted / 6, ...bank.figures, plantedFound: violations.found },
       defects: [...bank.defects.slice(0, 20), ...violations.missed],
     }
   },

@@ -258,7 +258,7 @@ class Soak {
         ...Object.fromEntries(measured),
         blocks: audit.chain.blocks,
         doubleRailEffects: audit.doublePaid,
-        violationsFound: soakRules(load).length - missed.length + (isDoubleFound ? 1 : 0),
+        plantedFound: soakRules(load).length - missed.length + (isDoubleFound ? 1 : 0),
       },
       defects: [
         ...growth,
