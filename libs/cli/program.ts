@@ -1,6 +1,6 @@
 import { Command } from 'commander'
 import type { Cli } from './terminal/Terminal.js'
-import { packageVersion } from './terminal/installation.js'
+import { packageVersion, programName } from './terminal/installation.js'
 import { EXIT, EXIT_CODES_HELP, reportError } from './terminal/reportError.js'
 
 type Register = (program: Command, cli: Cli) => void
@@ -69,7 +69,7 @@ export async function run(argv: readonly string[], cli: Cli): Promise<number> {
 
 /** Returns the program with the requested command, or with all commands. */
 export async function createProgram(argv: readonly string[], cli: Cli): Promise<Command> {
-  const program = new Command('symphony')
+  const program = new Command(programName(argv[1]))
     .description('Money-safe dispatch on PostgreSQL.')
     .version(packageVersion())
     .option('--debug', 'show stack traces (also: SYMPHONY_DEBUG=1)')

@@ -2,6 +2,7 @@ import { mkdir, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { createProgram } from '../../libs/cli/program.js'
 import { programName } from '../../libs/cli/terminal/installation.js'
 import { Terminal } from '../../libs/cli/terminal/Terminal.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
@@ -46,6 +47,15 @@ describe('programName', () => {
     expect(programName(script, { path: `/none:${folder}`, cwd: folder })).toBe('symphony')
     expect(programName(script, { path: other.folder, cwd: folder })).toBe('npx symphony-pg')
   })
+})
+
+test('the help of an installed package shows its usage as npx symphony-pg', async () => {
+  const { script } = await scriptIn('node_modules/symphony-pg')
+  const stream = new Writable({ write: (_chunk, _encoding, done) => done() })
+  const terminal = new Terminal({ stdout: stream, stderr: stream, env: {} })
+  const cli = { env: {}, terminal, signal: new AbortController().signal }
+  const program = await createProgram(['node', script, '--help'], cli)
+  expect(program.helpInformation()).toMatch(/^Usage: npx symphony-pg \[options\]/)
 })
 
 test('a terminal prints commands with the program name, and leaves SQL and JSON unchanged', () => {

@@ -25,7 +25,7 @@ import type { Cli } from '../terminal/Terminal.js'
 export function registerFindings(program: Command, cli: Cli): void {
   const findings = program
     .command('findings')
-    .description('differences between bank statements and the ledger, as symphony reconcile found them')
+    .description('differences that reconciliations found between bank statements and the ledger')
   addExamples(
     findings,
     'symphony findings list',
