@@ -20,6 +20,7 @@ const PAGES = filesBelow('docs/operate').filter((file) => file.endsWith('.md'))
 const OTHER_VARIABLES = new Set([
   'API_PASSWORD',
   'NODE_ENV',
+  'NODE_OPTIONS',
   'POSTGRES_DB',
   'POSTGRES_PASSWORD',
   'STATE_DIRECTORY',
