@@ -14,6 +14,9 @@ export function billOfMaterials() {
   const components = all.filter((component) => BUNDLED.has(component.name) || !isForDevelopment(component))
   for (const component of components)
     component.properties = component.properties.filter((one) => one.name !== DEVELOPMENT)
+  // Some manifests write `or` in their licence expression; SPDX requires `OR`.
+  for (const licence of components.flatMap(({ licenses = [] }) => licenses))
+    if (licence.expression !== undefined) licence.expression = licence.expression.replaceAll(' or ', ' OR ')
   const kept = new Set([metadata.component, ...components].map((component) => component['bom-ref']))
   return {
     ...rest,
