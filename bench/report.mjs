@@ -1,5 +1,6 @@
 // Writes the peers section of docs/benchmarks.md and its plot, and defines the goals. The section shows the medians of
 // the latest runs, which docs/benchmarks/peers.json keeps.
+import { readFileSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { latestRuns, machine, PAGE, PLOTS, readRuns, runId, writeSection } from './page.mjs'
@@ -21,6 +22,9 @@ const RATIOS = {
   sustained: 'enqueue and drain together ÷ the faster peer',
   floor: 'drain a backlog ÷ the floor',
 }
+
+/** Node.js that Symphony declares. No run records it: runs with other data about a contender are not comparable. */
+const { engines } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'))
 
 /** Goals for the ratios, the CPU per payment in microseconds and the worker's memory in MiB. The floor has no goal. */
 export const GOALS = {
@@ -91,6 +95,10 @@ function section(servers, runs) {
     'The page shows the medians of its runs, with the least and the greatest result in brackets.',
     'Before a drain, VACUUM ANALYZE runs in the database of each contender.',
     'Symphony keeps the full ledger, fencing tokens and roles; the peers keep no ledger.',
+    'The peers run on the same Node.js as Symphony, also where they declare a newer one ([decision](internals/decisions/tests.md#benchmarks-same-nodejs-for-peers)).',
+    ...(servers.length > 1
+      ? ['"Enqueue and drain together" and its memory are measured on the first server only.']
+      : []),
     '',
     `${computer} · ${versions.join(' and ')} · ${items.toLocaleString('en')} items`,
     '',
@@ -99,7 +107,7 @@ function section(servers, runs) {
     '| contender | release | declares Node.js | setting |',
     '| --- | --- | --- | --- |',
     ...Object.entries(contenders).map(
-      ([name, { version, engine, setting }]) => `| ${name} | ${version} | ${engine ?? ''} | ${setting} |`,
+      ([name, { version, engine, setting }]) => `| ${name} | ${version} | ${engine ?? engines.node} | ${setting} |`,
     ),
     '',
     '### Goals',
