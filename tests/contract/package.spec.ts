@@ -80,7 +80,7 @@ test('the embedded package holds its build, its README and the licence', async (
 test('the dashboard has the licence text of each bundled package', async () => {
   const file = join(installation.packageFolder, 'dist', 'dashboard', 'LICENSES.txt')
   const licences = (await readFile(file, 'utf8')).matchAll(/^## (\S+) - [\d.]+ \(MIT\)\n\nThe MIT License/gm)
-  const names = [...licences].map(([, name]) => name)
+  const names = [...licences].map(([, name = '']) => name)
   expect(names.toSorted()).toEqual(['@preact/signals', '@preact/signals-core', 'preact', 'uplot'])
 })
 
