@@ -83,7 +83,8 @@ interface Asked {
 export function SelectionBar({ rows, selection, onDone }: SelectionBarProps) {
   // Copy of the rows at the time of the click. Later changes of the list do not affect it.
   const [asked, setAsked] = useState<Asked | null>(null)
-  if (!maySelect() || rows.length === 0) return null
+  // An open dialog stays when the list becomes empty, because its action may still run.
+  if (!maySelect() || (rows.length === 0 && asked === null)) return null
   const selected = rows.filter(({ item }) => selection.ids.value.has(item.outboxId))
   const offered = BULK_ACTIONS.flatMap(([action, word]) => {
     const found = selected.filter((row) => bulkActionsFor(row).includes(action))
