@@ -1,6 +1,6 @@
-import { InvalidArgumentError, SymphonyError } from '../core/index.js'
+import { InvalidArgumentError, SymphonyError, type JsonObject } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
-import { mergeFieldRules, type DecryptPayload } from '../rails/index.js'
+import { ENCRYPTED_PREFIX, mergeFieldRules, type DecryptPayload } from '../rails/index.js'
 import {
   annotateReconciliationPayments,
   reconciliationWindow,
@@ -48,7 +48,7 @@ async function annotationOf(
 ): Promise<readonly PaymentAnnotation[]> {
   const { outboxId } = payment
   const opened = await decrypt(payment)
-  if (!opened.ok && opened.reason === 'FIELD_KEY_MISSING') throw amountsEncrypted(railType)
+  if (!opened.ok && opened.reason === 'FIELD_KEY_MISSING') throw fieldsEncrypted(railType, 'amounts')
   if (!opened.ok) {
     const isErased = opened.reason === 'FIELD_KEY_DESTROYED'
     return isErased ? [{ outboxId, amount: null, currency: null, covered: true }] : []
@@ -62,10 +62,10 @@ async function annotationOf(
 
 const AMOUNT = /^\d{1,18}(?:\.\d{1,6})?$/
 
-function amountsEncrypted(railType: string): SymphonyError {
+function fieldsEncrypted(railType: string, fields: string): SymphonyError {
   return new SymphonyError(
     'VAULT_KEYS_MISSING',
-    `The amounts of rail ${railType} are encrypted, and this process lacks their master keys. Nothing was recorded.`,
+    `The ${fields} of rail ${railType} are encrypted, and this process lacks their master keys. Nothing was recorded.`,
     {
       remedy: 'Give vault, or the file of --vault-keys, every master key that is in use (symphony vault status).',
     },
@@ -96,14 +96,34 @@ export async function annotateCoverage(
     const found = await Promise.all(
       payments.map(async (payment) => {
         const opened = await decrypt(payment)
-        const account = accountOf(opened.ok ? opened.payload : payment.payload)
+        const account = opened.ok ? accountOf(opened.payload) : plainAccount(accountOf, payment.payload)
         if (typeof account === 'string') return covered.has(normalizeAccount(account)) ? [] : [payment.outboxId]
-        throw new InvalidArgumentError(`rail "${railType}", accountOf`, 'expected a function that returns an account')
+        if (opened.ok) {
+          throw new InvalidArgumentError(`rail "${railType}", accountOf`, 'expected a function that returns an account')
+        }
+        if (opened.reason === 'FIELD_KEY_MISSING') throw fieldsEncrypted(railType, 'paying accounts')
+        // No key decrypts the account any more. The payment stays expected, so that a missing debit is always reported.
+        return []
       }),
     )
     const others = found.flat().map((outboxId) => ({ outboxId, amount: null, currency: null, covered: false }))
     if (others.length > 0) await annotateReconciliationPayments(role, uploadId, others)
     after = payments.at(-1)?.attemptId ?? null
+  }
+}
+
+/** Returns the account of a payload that cannot be decrypted; no string if `accountOf` reads one of its ciphertexts. */
+function plainAccount(accountOf: (payload: JsonObject) => unknown, payload: JsonObject): unknown {
+  // A revoked proxy in place of each ciphertext throws on use, so that no part of a ciphertext is taken for an account.
+  const { proxy, revoke } = Proxy.revocable({}, {})
+  revoke()
+  const readable: JsonObject = JSON.parse(JSON.stringify(payload), (_key, value: unknown) =>
+    typeof value === 'string' && value.startsWith(ENCRYPTED_PREFIX) ? proxy : value,
+  )
+  try {
+    return accountOf(readable)
+  } catch {
+    return undefined
   }
 }
 

@@ -1,6 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { describe, expect, test } from 'vitest'
+import type { JsonValue } from '../../libs/core/index.js'
 import type { Queryable } from '../../libs/db/index.js'
 import { destroySubjectKey } from '../../libs/protection/db.js'
 import { FieldVault } from '../../libs/protection/index.js'
@@ -467,6 +468,63 @@ describe('accountOf, which a rail may declare,', () => {
     expect(result.counts).toEqual({ ...NOTHING, recordedNotPaid: 1, unknownEntry: 1 })
     const unlimited = await run(rail, [...lines, debit(null)], options)
     expect(unlimited.findings.map(({ outboxId }) => outboxId)).toEqual([elsewhere.outboxId])
+  })
+})
+
+/** Pays from an encrypted account, and returns a function that reconciles a statement without this payment. */
+async function payFromEncrypted(from: JsonValue, read: (from: never) => unknown = (value) => value) {
+  const type = `vault-${randomUUID()}`
+  const fields = { '/from': 'encrypted' } as const
+  const declared = { type, fields, accountOf: ({ from: given }: { from: never }) => read(given) }
+  const fixture = new ProtectionFixture(db, [buildMasterKey('k1')], declared)
+  const instruction = buildInstruction({ railType: type, payload: { ...PAYLOAD, from } })
+  await fixture.enqueue(instruction)
+  await fixture.relay()
+  const period = { from: new Date(Date.now() - DAY_MS), to: new Date(Date.now() + DAY_MS) }
+  const rail = fixture.rail.rails.get(type)
+  return {
+    vault: fixture.vault,
+    erase: () => destroySubjectKey(control, instruction.participantId, 'erasure request'),
+    reconcileWith: async (vault: ReconcileTools['vault']) => {
+      const { counts } = await run(type, [debit(null, { account: 'DE021234' })], { ...period, tools: { rail, vault } })
+      return counts
+    },
+  }
+}
+
+describe('a payment whose paying account is encrypted', () => {
+  const ACCOUNTS = [
+    ['is the field', 'DE02 1234', (from: string) => from],
+    ['is made from the field', 'de02-1234', (from: string) => from.toUpperCase().slice(-9).replace('-', '')],
+    ['is inside the field', { iban: 'DE02 1234' }, (from: { readonly iban: string }) => from.iban],
+  ] as const
+  const missing = { ...NOTHING, recordedNotPaid: 1, unknownEntry: 1 }
+
+  test.each(ACCOUNTS)('refuses the run without keys if the account %s (VAULT_KEYS_MISSING)', async (_, from, read) => {
+    const { reconcileWith, vault } = await payFromEncrypted(from, read)
+    const refused = storingNothing(() => reconcileWith(new FieldVault(new Map())))
+    await expect(refused).rejects.toMatchObject({
+      code: 'VAULT_KEYS_MISSING',
+      message: expect.stringContaining('paying accounts'),
+    })
+    expect(await reconcileWith(vault)).toEqual(missing)
+  })
+
+  test.each(ACCOUNTS)('stays expected after its key was destroyed if the account %s', async (_, from, read) => {
+    const { reconcileWith, vault, erase } = await payFromEncrypted(from, read)
+    await erase()
+    expect(await reconcileWith(vault)).toEqual(missing)
+  })
+
+  test('stays expected if a ciphertext is damaged', async () => {
+    const { reconcileWith } = await payFromEncrypted('DE02 1234')
+    const vault = { decrypter: () => async () => ({ ok: false, reason: 'FIELD_UNREADABLE' }) as const }
+    expect(await reconcileWith(vault)).toEqual(missing)
+  })
+
+  test('is not expected if accountOf names another account without the encrypted field', async () => {
+    const { reconcileWith } = await payFromEncrypted('DE02 1234', () => 'DE02 9999')
+    expect(await reconcileWith(new FieldVault(new Map()))).toEqual({ ...NOTHING, unknownEntry: 1 })
   })
 })
 
