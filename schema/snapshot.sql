@@ -1979,7 +1979,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 d44d1da83f0c4da7023d914af1415bbba66ada8205dd328e1ba0aa3fe2d24c86
+-- body: sha256 8ea47b0a5092c3db5d1d44d924be915c4361932dd79ed60bb80ad0d631dca317
 COMMENT ON FUNCTION annotate_reconciliation_payments(uuid, uuid[], numeric[], text[], boolean[]) IS 'Adds facts about payments that SQL cannot read: amount and currency, and whether the statement covers the payment.';
 
 -- function api_scope_role(text) of symphony_owner
@@ -2167,7 +2167,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 ef87174b797c031616c887297d430be1d3430c43ae019162ae43151f9d50a9c0
+-- body: sha256 16e8a495c9d7b297a1a95ff0aabd793daebf76662e6b10289a8eff49e258548f
 COMMENT ON FUNCTION cancel_unsent_outbox_item(uuid, boolean, text) IS 'Internal: cancels this item, or the newest item of its payment, and withdraws its open proposal; or raises P7013.';
 
 -- function check_api_key(text, bytea, text[], text, text[], timestamp with time zone) of symphony_owner
@@ -3192,7 +3192,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 fe582b47df205941ba3b6edddbf67a5a34aed41a8397779c03e3319236312fec
+-- body: sha256 ca8cf08a7c039c3b8f2bbf1bf091c202ba948e40a33ac82b8a49761ced80c496
 COMMENT ON FUNCTION judge_reconciled_payments(uuid, text) IS 'Internal: compares each payment that an upload names with the booked debits of all runs.';
 
 -- function late_paid_item(uuid) of symphony_owner
@@ -4092,7 +4092,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 31c3bfaf18a3451a3dd26ed61aba4ef718e9344a711051eac821f3ffe1ea75ed
+-- body: sha256 fb68c21db5ff7c22dda6d28b916c049659a6e4d164d9eae0f479855659d90b7e
 COMMENT ON FUNCTION reconciliation_window(text, text[], timestamp with time zone, timestamp with time zone, integer) IS 'Returns the times between which a payment must have been dispatched to be in a statement of this period.';
 
 -- function record_breaker_changes(text, timestamp with time zone, jsonb, jsonb) of symphony_owner

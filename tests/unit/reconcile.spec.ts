@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { describe, expect, test } from 'vitest'
-import type { JsonValue } from '../../libs/core/index.js'
+import type { JsonObject, JsonValue } from '../../libs/core/index.js'
 import type { Queryable } from '../../libs/db/index.js'
 import { destroySubjectKey } from '../../libs/protection/db.js'
 import { FieldVault } from '../../libs/protection/index.js'
@@ -358,9 +358,9 @@ function encryptingRail() {
 }
 
 /** Pays an amount that is encrypted in the database. */
-async function encrypted(amount: string) {
+async function encrypted(amount: string, given: JsonObject = {}) {
   const { type, fixture } = encryptingRail()
-  const instruction = buildInstruction({ railType: type, payload: { ...PAYLOAD, amount } })
+  const instruction = buildInstruction({ railType: type, payload: { ...PAYLOAD, amount, ...given } })
   const { outboxId } = await fixture.enqueue(instruction)
   await fixture.relay()
   return { type, outboxId, fixture, participantId: instruction.participantId }
@@ -468,6 +468,23 @@ describe('accountOf, which a rail may declare,', () => {
     expect(result.counts).toEqual({ ...NOTHING, recordedNotPaid: 1, unknownEntry: 1 })
     const unlimited = await run(rail, [...lines, debit(null)], options)
     expect(unlimited.findings.map(({ outboxId }) => outboxId)).toEqual([elsewhere.outboxId])
+  })
+
+  const here = { account: 'DE021234' }
+  const ofElsewhere = { from: 'DE02 9999' }
+
+  test('hides no unreadable amount of another account that the statement names (AMOUNT_UNREADABLE)', async () => {
+    const { outboxId, railType } = await enqueuePaid(db, { payload: { ...PAYLOAD, ...ofElsewhere, amount: 'much' } })
+    const lines = [debit(outboxId, { ...here, amount: '999999.00' })]
+    const refused = storingNothing(() => run(railType, lines, { tools: { rail: { accountOf } } }))
+    await expect(refused).rejects.toMatchObject({ code: 'AMOUNT_UNREADABLE' })
+  })
+
+  test('leaves a payment of another account matched once the key of its amount is destroyed', async () => {
+    const { type, outboxId, fixture, participantId } = await encrypted('10.50', ofElsewhere)
+    await destroySubjectKey(control, participantId, 'erasure request')
+    const tools = { rail: { accountOf }, vault: fixture.vault }
+    expect((await run(type, [debit(outboxId, here)], { tools })).counts).toEqual({ ...NOTHING, matched: 1 })
   })
 })
 

@@ -336,10 +336,9 @@ AS $$
         WHEN a.state IS NULL AND q.hold_reason IS NULL THEN 'pending'
         WHEN a.state IS NULL
           THEN CASE WHEN p.amount IS NULL OR p.currency IS NULL THEN 'uncompared' ELSE 'held' END
-        -- An annotation without an amount means that no key can decrypt the amount any more, so there is nothing to
-        -- compare.
-        WHEN p.amount IS NULL OR p.currency IS NULL
-          THEN CASE WHEN n.covered IS NULL THEN 'unreadable' ELSE 'matched' END
+        -- A covered annotation without an amount means that the key was destroyed, so there is nothing to compare. One
+        -- that is not covered only says that another account pays.
+        WHEN p.amount IS NULL OR p.currency IS NULL THEN CASE WHEN n.covered THEN 'matched' ELSE 'unreadable' END
         WHEN e.amount = p.amount AND e.currency = p.currency THEN 'matched'
         ELSE 'differs'
       END AS verdict,

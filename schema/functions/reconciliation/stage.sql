@@ -204,13 +204,14 @@ BEGIN
   THEN
     PERFORM refuse_argument('p_covered', 'a plain list, as long as p_outbox_ids, of true or false');
   END IF;
+  -- An annotation of the amount, which is always covered, stays covered: the statement names that payment.
   INSERT INTO reconciliation_upload_payments (upload_id, outbox_id, amount, currency, covered)
   SELECT DISTINCT ON (g.outbox_id) p_upload_id, g.outbox_id, g.amount, g.currency, g.covered
   FROM unnest(p_outbox_ids, p_entry_amounts, p_entry_currencies, p_covered) AS g(outbox_id, amount, currency, covered)
   ORDER BY g.outbox_id
   ON CONFLICT (upload_id, outbox_id) DO UPDATE SET amount = COALESCE(EXCLUDED.amount,
     reconciliation_upload_payments.amount), currency = COALESCE(EXCLUDED.currency,
-    reconciliation_upload_payments.currency), covered = EXCLUDED.covered AND reconciliation_upload_payments.covered;
+    reconciliation_upload_payments.currency), covered = EXCLUDED.covered OR reconciliation_upload_payments.covered;
 END
 $$;
 COMMENT ON FUNCTION annotate_reconciliation_payments(uuid, uuid[], numeric[], text[], boolean[]) IS
