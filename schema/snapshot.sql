@@ -2980,8 +2980,8 @@ SET search_path=symphony, pg_temp
 -- body: sha256 8490357975581b4605fe9a6ca39e579a719a3c544c3e895f3b0a46d9e8e2917f
 COMMENT ON FUNCTION find_new_outbox_items(text[], text[], text) IS 'Internal: returns for each item whether it is new. Raises P7014 for a new item under a key that its caller has used for another instruction.';
 
--- function finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean, bytea) of symphony_owner
-CREATE FUNCTION finish_reconciliation(p_upload_id uuid, p_entries bigint, p_rail_type text, p_format text, p_file_hash bytea, p_statement_ids text[], p_accounts text[], p_period_from timestamp with time zone, p_period_to timestamp with time zone, p_settlement_days integer, p_keep_unknown boolean, p_dry_run boolean, p_reading_hash bytea)
+-- function finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean, bytea, timestamp with time zone) of symphony_owner
+CREATE FUNCTION finish_reconciliation(p_upload_id uuid, p_entries bigint, p_rail_type text, p_format text, p_file_hash bytea, p_statement_ids text[], p_accounts text[], p_period_from timestamp with time zone, p_period_to timestamp with time zone, p_settlement_days integer, p_keep_unknown boolean, p_dry_run boolean, p_reading_hash bytea, p_covered_from timestamp with time zone DEFAULT NULL::timestamp with time zone)
 RETURNS TABLE(run_id uuid, repeated boolean, matched bigint, paid_twice bigint, paid_not_recorded bigint, recorded_not_paid bigint, amount_differs bigint, reversed bigint, unknown_entry bigint, other_rails bigint, unknown_sums jsonb, findings jsonb)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
@@ -2993,8 +2993,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 edcc0a2587aae76686952d591778cc0b10a2feea7d88c096591291f8f92d91fa
-COMMENT ON FUNCTION finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean, bytea) IS 'Compares the entries of an upload with the ledger of a rail, and records the run with its findings. The same file with the same options again returns the first run. A dry run records nothing.';
+-- body: sha256 1a29d336807b94d579aa67dab36d5634f4fc277e340692c0ff4815501eb9036e
+COMMENT ON FUNCTION finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean, bytea, timestamp with time zone) IS 'Compares the entries of an upload with the ledger of a rail, and records the run with its findings. The same file with the same options again returns the first run. A dry run records nothing. p_covered_from is the start of the window in which the caller has annotated payments of other accounts; 40001 if the window has grown since.';
 
 -- function freeze_dispatch(text) of symphony_owner
 CREATE FUNCTION freeze_dispatch(p_reason text)
@@ -4881,7 +4881,7 @@ GRANT EXECUTE ON function ensure_subject_keys(text[], uuid[], text[], text) TO s
 GRANT EXECUTE ON function fail_inbox_messages(text[], text[], uuid[], text, text[]) TO symphony_executor;
 GRANT EXECUTE ON function fail_job_runs(uuid[], uuid[], text, text) TO symphony_executor;
 GRANT EXECUTE ON function fail_timers(uuid[], uuid[], text, text) TO symphony_executor;
-GRANT EXECUTE ON function finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean, bytea) TO symphony_control;
+GRANT EXECUTE ON function finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamp with time zone, timestamp with time zone, integer, boolean, boolean, bytea, timestamp with time zone) TO symphony_control;
 GRANT EXECUTE ON function freeze_dispatch(text) TO symphony_control;
 GRANT EXECUTE ON function heartbeat_outbox_worker(text, jsonb) TO symphony_executor;
 GRANT EXECUTE ON function hold_leased_outbox_item(uuid, uuid, text, text) TO symphony_executor;

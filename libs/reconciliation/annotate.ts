@@ -74,17 +74,17 @@ function fieldsEncrypted(railType: string, fields: string): SymphonyError {
 
 /**
  * Excludes payments of other accounts from the finding `recorded_not_paid`, if the rail declares the paying account
- * (`accountOf`).
+ * (`accountOf`). Returns the start of the window of these payments; null without `accountOf`. May be repeated.
  */
 export async function annotateCoverage(
   role: Queryable,
   staged: FinishedUpload,
   tools: ReconcileTools,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<Date | null> {
   const { uploadId, railType, accounts } = staged
   const accountOf = tools.rail?.accountOf
-  if (accountOf === undefined || accounts.length === 0) return
+  if (accountOf === undefined || accounts.length === 0) return null
   const covered = new Set(accounts.map(normalizeAccount))
   const decrypt = decrypterOf(role, tools)
   const window = await reconciliationWindow(role, staged)
@@ -92,7 +92,7 @@ export async function annotateCoverage(
   for (;;) {
     signal.throwIfAborted()
     const payments: DispatchedPayment[] = await readPaymentsOf(role, railType, window, after, PAGE)
-    if (payments.length === 0) return
+    if (payments.length === 0) return window.from
     const found = await Promise.all(
       payments.map(async (payment) => {
         const opened = await decrypt(payment)

@@ -157,8 +157,16 @@ interface FinishedRow {
   readonly findings: FinishedReconciliation['findings']
 }
 
-/** Compares the entries of an upload with the ledger of a rail. For a repeated file, returns the first run. */
-export async function finishReconciliation(role: Queryable, upload: FinishedUpload): Promise<FinishedReconciliation> {
+/**
+ * Compares the entries of an upload with the ledger of a rail. For a repeated file, returns the first run.
+ * `coveredFrom` is the start of the window whose payments were annotated. A Date truncates the microseconds, so it is
+ * never later than the start. Fails with SERIALIZATION_FAILURE if a concurrent run has moved the start further back.
+ */
+export async function finishReconciliation(
+  role: Queryable,
+  upload: FinishedUpload,
+  coveredFrom: Date | null,
+): Promise<FinishedReconciliation> {
   const rows = await call<FinishedRow>(role, 'finish_reconciliation', [
     upload.uploadId,
     upload.entries,
@@ -173,6 +181,7 @@ export async function finishReconciliation(role: Queryable, upload: FinishedUplo
     upload.keepUnknown,
     upload.dryRun,
     upload.readingSha256,
+    coveredFrom,
   ])
   const row = onlyRow(rows)
   return {

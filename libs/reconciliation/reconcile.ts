@@ -1,8 +1,8 @@
 import { createHash, type Hash } from 'node:crypto'
-import { InvalidArgumentError } from '../core/index.js'
+import { InvalidArgumentError, SymphonyError } from '../core/index.js'
 import type { Queryable } from '../db/index.js'
 import { annotateAmounts, annotateCoverage } from './annotate.js'
-import { finishReconciliation, type FinishedReconciliation } from './db.js'
+import { finishReconciliation, type FinishedReconciliation, type FinishedUpload } from './db.js'
 import { planReconciliation, type ReconcileOptions, type ReconcileTools, type ReconciliationPlan } from './options.js'
 import { partsOfDetail, readFindingsBySeverity } from './reads/findings.js'
 import { readStatement } from './statements/readStatement.js'
@@ -32,9 +32,7 @@ export async function reconcile(
     const readingSha256 = hashReading(plan.reading)
     const staged = { ...facts, uploadId, entries, fileSha256, readingSha256, keepUnknown, dryRun }
     await annotateAmounts(role, staged, tools, signal)
-    await annotateCoverage(role, staged, tools, signal)
-    signal.throwIfAborted()
-    const { findings, ...outcome } = await finishReconciliation(role, staged)
+    const { findings, ...outcome } = await compare(role, staged, tools, signal)
     const { from, to, ...shown } = facts
     return {
       ...outcome,
@@ -76,6 +74,28 @@ async function stageStatement(
     await upload.add(step.value).catch((error: unknown) => batches.throw(error))
   }
 }
+
+/** Annotates and compares, again if a concurrent run has extended the window after it was annotated. */
+async function compare(
+  role: Queryable,
+  staged: FinishedUpload,
+  tools: ReconcileTools,
+  signal: AbortSignal,
+): Promise<FinishedReconciliation> {
+  for (let comparison = 1; ; comparison += 1) {
+    const coveredFrom = await annotateCoverage(role, staged, tools, signal)
+    signal.throwIfAborted()
+    try {
+      return await finishReconciliation(role, staged, coveredFrom)
+    } catch (error) {
+      const isStale = error instanceof SymphonyError && error.code === 'SERIALIZATION_FAILURE'
+      if (!isStale || coveredFrom === null || comparison === COMPARISONS_MAX) throw error
+    }
+  }
+}
+
+/** Each repetition needs another run of the same rail and accounts that commits at this moment. */
+const COMPARISONS_MAX = 5
 
 /** Hashes the options that decide which entries the reader finds. `finish_reconciliation` compares accounts itself. */
 function hashReading({ format, columns, decimal = '.', dateFormat, referencePattern }: ReadStatementOptions): Buffer {

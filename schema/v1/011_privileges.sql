@@ -273,7 +273,7 @@ GRANT EXECUTE ON FUNCTION
   annotate_reconciliation_payments(uuid, uuid[], numeric[], text[], boolean[]),
   reconciliation_window(text, text[], timestamptz, timestamptz, integer),
   finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamptz, timestamptz, integer, boolean,
-  boolean, bytea),
+  boolean, bytea, timestamptz),
   close_reconciliation_finding(uuid, text)
 TO symphony_control;
 GRANT EXECUTE ON FUNCTION reconciliation_digests(uuid) TO symphony_control, symphony_auditor;

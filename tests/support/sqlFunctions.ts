@@ -459,7 +459,9 @@ const ONE_BY_ONE = {
       p_keep_unknown: 'false',
       p_dry_run: 'false',
       p_reading_hash: `sha256('options')`,
+      p_covered_from: `now() - interval '2 days'`,
     }),
+    optional: ['p_covered_from'],
     emptyLists: ['p_statement_ids', 'p_accounts'],
   },
   close_reconciliation_finding: {

@@ -488,6 +488,44 @@ describe('accountOf, which a rail may declare,', () => {
   })
 })
 
+/** Reconciles a later statement of an account, and calls the function before each comparison. */
+async function runLater(rail: string, before: (values: readonly unknown[]) => Promise<readonly unknown[]>) {
+  let comparisons = 0
+  const query: Queryable['query'] = async (text, values = []) => {
+    if (!text.includes('finish_reconciliation')) return control.query(text, values)
+    comparisons += 1
+    return control.query(text, await before(values))
+  }
+  const period = { from: new Date(Date.now() + DAY_MS), to: new Date(Date.now() + 3 * DAY_MS) }
+  const given = { ...period, tools: { rail: { accountOf } }, role: { schema: db.schema, query } }
+  const result = run(rail, [debit(null, { account: 'DE021234' })], given)
+  return { result: await result.catch((error: unknown) => error), comparisons }
+}
+
+describe('a run that commits between annotation and comparison', () => {
+  test('makes the run repeat its annotation, so that no payment of another account seems missing', async () => {
+    const rail = `bank-${randomUUID()}`
+    await payFrom(rail, 'DE02 9999')
+    const period = { from: new Date(Date.now() - 3 * DAY_MS), to: new Date(Date.now() + DAY_MS / 2) }
+    const earlier = { ...period, settlementDays: 1, tools: { rail: { accountOf } } }
+    const { result, comparisons } = await runLater(rail, async (values) => {
+      await run(rail, [debit(null, { account: 'DE021234' })], earlier)
+      return values
+    })
+    expect(result).toMatchObject({ counts: { ...NOTHING, unknownEntry: 1 } })
+    expect(comparisons).toBe(2)
+  })
+
+  test('ends the run after five comparisons, and nothing is stored (SERIALIZATION_FAILURE)', async () => {
+    const later = new Date(Date.now() + 2 * DAY_MS)
+    const { result, comparisons } = await storingNothing(() =>
+      runLater(`bank-${randomUUID()}`, async (values) => [...values.slice(0, -1), later]),
+    )
+    expect(result).toMatchObject({ code: 'SERIALIZATION_FAILURE', remedy: expect.stringContaining('reconcile again') })
+    expect(comparisons).toBe(5)
+  })
+})
+
 /** Pays from an encrypted account, and returns a function that reconciles a statement without this payment. */
 async function payFromEncrypted(from: JsonValue, read: (from: never) => unknown = (value) => value) {
   const type = `vault-${randomUUID()}`

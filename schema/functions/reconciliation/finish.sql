@@ -11,7 +11,7 @@
 CREATE OR REPLACE FUNCTION finish_reconciliation(
   p_upload_id uuid, p_entries bigint, p_rail_type text, p_format text, p_file_hash bytea, p_statement_ids text[],
   p_accounts text[], p_period_from timestamptz, p_period_to timestamptz, p_settlement_days integer,
-  p_keep_unknown boolean, p_dry_run boolean, p_reading_hash bytea
+  p_keep_unknown boolean, p_dry_run boolean, p_reading_hash bytea, p_covered_from timestamptz DEFAULT NULL
 ) RETURNS TABLE (
   run_id uuid, repeated boolean, matched bigint, paid_twice bigint, paid_not_recorded bigint, recorded_not_paid bigint,
   amount_differs bigint, reversed bigint, unknown_entry bigint, other_rails bigint, unknown_sums jsonb, findings jsonb
@@ -41,6 +41,9 @@ BEGIN
   IF p_dry_run IS NULL THEN
     PERFORM refuse_argument('p_dry_run', 'true or false');
   END IF;
+  IF p_covered_from IS NOT NULL THEN
+    PERFORM check_time('p_covered_from', p_covered_from);
+  END IF;
 
   -- 2. Recognise a repeat. The lock lets one run at a time compare, so that two processes with one file make one run.
   LOCK TABLE reconciliation_runs IN SHARE ROW EXCLUSIVE MODE;
@@ -53,6 +56,12 @@ BEGIN
   ELSE
     SELECT w.checked_from, w.checked_to INTO v_run.checked_from, v_run.checked_to
     FROM reconciliation_window(p_rail_type, v_run.accounts, p_period_from, p_period_to, p_settlement_days) w;
+    -- A run that committed after the caller read the window can move its start back. The caller has not annotated the
+    -- payments of that time, so those of other accounts would seem to be missing.
+    IF p_covered_from > v_run.checked_from THEN
+      RAISE EXCEPTION 'a concurrent run has extended the checked time of rail % to %', p_rail_type, v_run.checked_from
+        USING ERRCODE = 'serialization_failure', HINT = 'Run symphony reconcile again. Nothing was recorded.';
+    END IF;
     -- 3. Compare. A dry run raises active_sql_transaction, which undoes its writes and keeps the variables. No
     -- statement inside raises that code.
     BEGIN
@@ -83,9 +92,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION finish_reconciliation(uuid, bigint, text, text, bytea, text[], text[], timestamptz, timestamptz,
-  integer, boolean, boolean, bytea) IS
+  integer, boolean, boolean, bytea, timestamptz) IS
   'Compares the entries of an upload with the ledger of a rail, and records the run with its findings. The same file '
-  'with the same options again returns the first run. A dry run records nothing.';
+  'with the same options again returns the first run. A dry run records nothing. p_covered_from is the start of the '
+  'window in which the caller has annotated payments of other accounts; 40001 if the window has grown since.';
 
 -- The window ends p_settlement_days before the period ends. It begins at the end of the previous run's window, if that
 -- run's period began earlier and either overlaps this one or ended at most four days (a weekend with holidays) before
