@@ -1,8 +1,9 @@
 import { beforeAll, expect, test } from 'vitest'
-import { resolveOutboxHold } from '../../libs/outbox/index.js'
+import { placeOutboxHold, resolveOutboxHold } from '../../libs/outbox/index.js'
 import { closeAfterAll } from '../support/afterAll.js'
 import { DashboardFixture, type OpenPage } from '../support/dashboardFixture.js'
 import { gate } from '../support/gate.js'
+import { enqueue } from '../support/outboxItems.js'
 import { createPerson, enqueueHeld, type Person } from '../support/outboxPeople.js'
 
 const fixture = closeAfterAll(await DashboardFixture.set())
@@ -45,4 +46,79 @@ test('the dialog of a bulk action stays until the person closes it if the list b
   const { instructionId } = await enqueueHeld(fixture.db, pavel, { railType })
   await page.getByRole('row', { name: instructionId }).waitFor()
   expect(await dialog.count()).toBe(0)
+})
+
+test('a poll does not repeat a request in progress, so a panel with slow answers loads', async () => {
+  const { outboxId } = await enqueue(fixture.db)
+  const { page } = await fixture.open(await fixture.tokenOf('rosa'))
+  await page.clock.install()
+  const answered = gate()
+  let requests = 0
+  await page.route('**/proof', async (route) => {
+    requests += 1
+    await answered.opened
+    await route.continue()
+  })
+  await page.evaluate(`location.hash = '#/payments/${outboxId}'`)
+  await expect.poll(() => requests).toBe(1)
+  // The panel polls every two seconds, and the page every ten.
+  const polled = page.waitForRequest(`**/v1/outbox/${outboxId}`)
+  await page.clock.runFor(10_000)
+  await polled
+  expect(requests).toBe(1)
+  answered.open()
+  await page.getByRole('region', { name: 'Ledger' }).getByText('1 row is in no block yet').waitFor()
+  await page.context().close()
+})
+
+test('a change during a request repeats the request once, after its answer', async () => {
+  const { outboxId, railType } = await enqueue(fixture.db)
+  const { page, goTo } = await fixture.open()
+  await goTo(`payments?rail=${railType}`)
+  const row = page.locator('.vlist-row')
+  await row.locator('[data-state=DUE]').waitFor()
+  await page.clock.install()
+  // Stops the polls. Only an event changes the row then.
+  await page.evaluate(`Object.defineProperty(document, 'visibilityState', { get: () => 'hidden' })`)
+  const answered = gate()
+  let requests = 0
+  await page.route('**/v1/outbox/counts?*', async (route) => {
+    requests += 1
+    await answered.opened
+    await route.continue()
+  })
+  await placeOutboxHold(pavel.control, outboxId, 'please wait')
+  await row.locator('[data-state=HELD]').waitFor()
+  await resolveOutboxHold(pavel.control, outboxId, 'RETRY', 'go on', null)
+  await row.locator('[data-state=DUE]').waitFor()
+  // The minimum interval between requests because of events.
+  await page.clock.runFor(1_000)
+  // Requests arrive in order: a repeated one would arrive before this one.
+  await page.evaluate(`fetch('/')`)
+  expect(requests).toBe(1)
+  answered.open()
+  await expect.poll(() => requests).toBe(2)
+  await page.context().close()
+})
+
+test('a page reads its payment again after an action, also while a poll waits for its answer', async () => {
+  const { outboxId } = await enqueue(fixture.db)
+  const { page, goTo } = await fixture.open(await fixture.tokenOf('rosa'))
+  await page.clock.install()
+  await goTo(`payments/${outboxId}`)
+  const answered = gate()
+  let requests = 0
+  await page.route(`**/v1/outbox/${outboxId}`, async (route) => {
+    requests += 1
+    if (requests === 1) await answered.opened
+    await route.continue()
+  })
+  await page.clock.runFor(10_000)
+  await expect.poll(() => requests).toBe(1)
+  await page.getByRole('button', { name: 'Hold', exact: true }).click()
+  await page.getByLabel('Reason').fill('the customer called')
+  await page.getByRole('button', { name: 'Place the hold' }).click()
+  await page.locator('main h1 + [data-state=HELD]').waitFor()
+  answered.open()
+  await page.context().close()
 })

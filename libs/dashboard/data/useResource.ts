@@ -17,6 +17,7 @@ interface Resource<T> {
 
 export interface ResourceHandle<T> {
   readonly state: ReadonlySignal<Resource<T>>
+  /** Loads again for a person. Aborts a request in progress, whose answer may be older than the person's action. */
   readonly refresh: () => void
 }
 
@@ -50,13 +51,13 @@ export function useResource<T>({ key, load, concerns, everyMs, isFinal }: Resour
   useEffect(() => {
     resource.refresh()
     const left = new AbortController()
-    const throttled = atMostEvery(REFRESH_EVERY_MS, resource.refresh)
+    const throttled = atMostEvery(REFRESH_EVERY_MS, resource.refreshAfterCurrent)
     const unsubscribe = onServerEvent((event) => {
       if (event.type === 'reconnected' || concerns === undefined || concerns(event)) throttled.ask()
     })
     const poll = () => {
-      const { value } = resource.state.peek()
-      if (value === undefined || isFinal?.(value) !== true) resource.refresh()
+      const { value, isLoading } = resource.state.peek()
+      if (!isLoading && (value === undefined || isFinal?.(value) !== true)) resource.refresh()
     }
     if (everyMs !== undefined) void askEvery(everyMs, poll, left.signal)
     return () => {
@@ -81,11 +82,14 @@ async function askEvery(everyMs: number, poll: () => void, left: AbortSignal): P
 function createResource<T>(load: (signal: AbortSignal) => Promise<T>) {
   const state = signal<Resource<T>>({ value: undefined, problem: undefined, isLoading: true })
   let current: AbortController | undefined
+  /** Whether to load again after the current request, because its answer may be older than a change. */
+  let isOutdated = false
   // A newer request aborts the current one and drops its answer. So does leaving the page.
   const refresh = async () => {
     current?.abort()
     const controller = new AbortController()
     current = controller
+    isOutdated = false
     state.value = { ...state.peek(), isLoading: true }
     try {
       const value = await load(controller.signal)
@@ -94,6 +98,12 @@ function createResource<T>(load: (signal: AbortSignal) => Promise<T>) {
       if (controller.signal.aborted) return
       state.value = { value: state.peek().value, problem: problemOf(error), isLoading: false }
     }
+    if (isOutdated && !controller.signal.aborted) void refresh()
   }
-  return { state, refresh: () => void refresh(), stop: () => current?.abort() }
+  // Does not abort the current request: the server would run its queries to the end, and a slow value never load.
+  const refreshAfterCurrent = () => {
+    if (state.peek().isLoading) isOutdated = true
+    else void refresh()
+  }
+  return { state, refresh: () => void refresh(), refreshAfterCurrent, stop: () => current?.abort() }
 }
