@@ -119,7 +119,12 @@ function requireSignature(manifest: string, signature: string | undefined, key: 
 
 function keyIn(files: ReadonlyMap<string, string>, name: string): KeyObject | undefined {
   const pem = files.get(name)
-  return pem === undefined ? undefined : createPublicKey(pem)
+  return pem === undefined ? undefined : parsed(name, () => ed25519In(pem))
+}
+
+function ed25519In(pem: string): KeyObject | undefined {
+  const key = createPublicKey(pem)
+  return key.asymmetricKeyType === 'ed25519' ? key : undefined
 }
 
 function requireBlocks(text: string): Head[] {
@@ -154,8 +159,7 @@ function requireRuns(files: ReadonlyMap<string, string>, heads: readonly Head[])
   const text = files.get('reconciliations.ndjson')
   // Bundles of earlier releases have no such file.
   if (text === undefined) return 0
-  const runs = parseRuns(text)
-  if (runs === undefined) throw broken('reconciliations.ndjson is not what was written')
+  const runs = parsed('reconciliations.ndjson', () => parseRuns(text))
   const problem = findRunProblem(runs, new Map(heads.map(({ no, root }) => [String(no), root])))
   if (problem !== undefined) throw broken(problem)
   const described = describeRuns(runs)
@@ -166,19 +170,31 @@ function requireRuns(files: ReadonlyMap<string, string>, heads: readonly Head[])
 }
 
 function requireVerified(text: string): void {
-  const report: unknown = JSON.parse(text)
+  const report = parsed<unknown>('verification.json', () => JSON.parse(text))
   if (typeof report !== 'object' || report === null || !('ok' in report) || report.ok !== true) {
     throw broken('verification.json does not report a sound ledger')
   }
 }
 
 function requireFunctions(text: string): void {
-  const functions: unknown = JSON.parse(text)
+  const functions = parsed<unknown>('functions.json', () => JSON.parse(text))
   for (const [name, one] of Object.entries(typeof functions === 'object' && functions !== null ? functions : {})) {
     const { definition, sha256: sum }: { definition?: unknown; sha256?: unknown } =
       typeof one === 'object' ? { ...one } : {}
     if (sha256(stableJson(definition)) !== sum) throw broken(`the function ${name} does not match its hash`)
   }
+}
+
+/** Returns the parsed content of a file. Refuses the bundle if the parser throws or returns undefined. */
+function parsed<T>(name: string, parse: () => T | undefined): T {
+  let content
+  try {
+    content = parse()
+  } catch {
+    // Throws below without the parser's message, which may contain parts of the file.
+  }
+  if (content === undefined) throw broken(`${name} is not what was written`)
+  return content
 }
 
 function linesOf(text: string): string[] {

@@ -1,5 +1,5 @@
-import { createPrivateKey, createPublicKey, sign, type KeyObject } from 'node:crypto'
-import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { createPrivateKey, createPublicKey, generateKeyPairSync, sign, type KeyObject } from 'node:crypto'
+import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { seededRandom } from '../../libs/cli/commands/demo/seededRandom.js'
@@ -38,6 +38,9 @@ beforeAll(async () => {
   await command('ledger', 'checkpoint', '--key', key, '--out', out)
   words = ['evidence', '--checkpoints', out, '--public-key', pub]
 })
+
+/** Public key that cannot verify a signature. */
+const X25519 = generateKeyPairSync('x25519').publicKey.export({ type: 'spki', format: 'pem' }).toString()
 
 function command(...given: readonly string[]): Promise<CommandOutput> {
   return symphony(given, { DATABASE_URL: fixture.db.url, SYMPHONY_SCHEMA: fixture.db.schema })
@@ -191,6 +194,31 @@ describe('an evidence bundle', () => {
     const readable = (bundle.get('reconciliations.json') ?? '').replace('paid_twice', 'matched')
     const forged = unsigned(new Map([...bundle, ['reconciliations.json', readable]]))
     expect(() => checkBundle(bytesIn(forged))).toThrow(/does not say what reconciliations.ndjson contains/)
+  })
+
+  test.each([
+    ['an empty verification.json', 'verification.json', ''],
+    ['a shortened functions.json', 'functions.json', '{'],
+    ['a damaged signing-key.pem', 'signing-key.pem', 'damaged'],
+    ['a signing-key.pem that is no Ed25519 key', 'signing-key.pem', X25519],
+    ['a damaged checkpoint-key.pem', 'checkpoint-key.pem', 'damaged'],
+  ])('is refused with %s (EVIDENCE_BROKEN)', async (_, name, text) => {
+    const { [MANIFEST]: _manifest, ...kept } = Object.fromEntries(unsigned(await contentsOf(folder)))
+    const files = new Map(Object.entries({ ...kept, [name]: text }))
+    const forged = bytesIn(new Map([...files, [MANIFEST, manifestOf(files)]]))
+    expect(await failureOf(Promise.resolve(forged).then((bundle) => checkBundle(bundle)))).toMatchObject({
+      code: 'EVIDENCE_BROKEN',
+      message: `${name} is not what was written`,
+      remedy: expect.stringContaining('Compare it with its copies'),
+    })
+  })
+
+  test('is refused if only an empty manifest is left, by the command too (EVIDENCE_BROKEN)', async () => {
+    const left = fixture.file('left')
+    await mkdir(left)
+    await writeFile(join(left, MANIFEST), '')
+    const { exitCode, stderr } = await symphony(['evidence', 'check', left])
+    expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: expect.stringContaining('EVIDENCE_BROKEN') })
   })
 
   test('is refused after a change of one byte, at sampled positions of every file', async () => {
