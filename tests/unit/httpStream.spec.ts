@@ -1,7 +1,10 @@
+import { createServer } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { ApiKeys } from '../../libs/access/index.js'
 import { openDatabase } from '../../libs/db/index.js'
 import type { ItemsEvent } from '../../libs/http/index.js'
+import { SseConnections } from '../../libs/http/stream/SseConnections.js'
 import { useTestDatabase } from '../support/database.js'
 import { EventStreamClient } from '../support/eventStream.js'
 import {
@@ -14,6 +17,8 @@ import {
 } from '../support/httpFixture.js'
 import { claimOnly, complete, enqueue } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { portOf } from '../support/portOf.js'
+import { openConnection, untilTableWaits } from '../support/race.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
 const db = await useTestDatabase()
@@ -182,4 +187,43 @@ test('streamsMax limits open streams (503 STREAMS_EXHAUSTED); a closed stream no
     return client.response.status
   }
   await expect.poll(statusOf, POLL_OPTIONS).toBe(200)
+})
+
+test('streamsMax does not count a client that left during the authorization', async () => {
+  const fixture = await quickStage({ limits: { streamsMax: 1 } })
+  const { key } = await createKey(db, { scopes: ['read'], owner: 'dan' })
+  const blocker = await openConnection(db)
+  onTestFinished(() => blocker.close())
+  await blocker.query('BEGIN; LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE')
+  const leaving = new AbortController()
+  const headers = { authorization: `Bearer ${key}` }
+  const left = fetch(`${fixture.address}/v1/stream`, { headers, signal: leaving.signal }).catch(() => 'left')
+  await untilTableWaits(db, 'api_keys')
+  leaving.abort()
+  expect(await left).toBe('left')
+  // The server notices the closed connection before the key is read.
+  await sleep(200)
+  await blocker.query('ROLLBACK')
+  await expect.poll(async () => (await listen(fixture)).response.status, POLL_OPTIONS).toBe(200)
+})
+
+test('a stream gets its events while the key of another stream is checked without an answer', async () => {
+  const connections = new SseConnections({
+    role: db.as('symphony_readonly'),
+    statusCache: { read: () => Promise.reject(new Error('a restricted caller reads no status')) },
+    streamsMax: 2,
+    pollMs: 20,
+  })
+  const checks = [() => new Promise<boolean>(() => {}), () => Promise.resolve(true)]
+  const server = createServer((_request, response) => {
+    connections.add({ participants: ['none'] }, response, checks.shift()!)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => void server.close())
+  onTestFinished(() => connections.close())
+  const url = `http://127.0.0.1:${portOf(server)}/`
+  const clients = [await EventStreamClient.open(url, ''), await EventStreamClient.open(url, '')]
+  for (const client of clients) onTestFinished(() => client.leave())
+  for (const client of clients)
+    await expect.poll(() => client.dataOf('looked').length, POLL_OPTIONS).toBeGreaterThan(10)
 })

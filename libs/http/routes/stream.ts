@@ -38,6 +38,8 @@ export function streamRoutes(connections: SseConnections, authenticator: Authent
         }
         // From here on the stream owns the response: Fastify neither writes nor ends it.
         reply.hijack()
+        // A client that left during the authorization has already caused the `close` event, so nothing would end its stream.
+        if (reply.raw.destroyed) return
         connections.add(identity, reply.raw, isStillAllowed)
       },
     }),

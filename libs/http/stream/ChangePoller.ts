@@ -9,7 +9,7 @@ import type { SseConnection } from './SseConnection.js'
 interface ChangePollerOptions {
   readonly role: Role
   /** Status cache; null for a caller restricted to participants, because the status covers all participants. */
-  readonly statusCache: StatusCache | null
+  readonly statusCache: Pick<StatusCache, 'read'> | null
   /** Participants of the caller; undefined for all. */
   readonly participants: readonly string[] | undefined
   readonly pollMs: number
@@ -38,7 +38,7 @@ export class ChangePoller {
       pollMs: options.pollMs,
       wakeup: new Wakeup(0, systemClock),
       // While the database does not answer, the connections stay open and get heartbeats.
-      onError: () => void this.#beat(),
+      onError: () => this.#beat(),
       errorDelayMs: options.pollMs,
       errorDelayMaxMs: options.pollMs,
     })
@@ -71,7 +71,7 @@ export class ChangePoller {
     const event: LookedEvent = { at: systemClock.now().toISOString() }
     const json = JSON.stringify(event)
     for (const connection of this.#connections) connection.send('looked', json)
-    await this.#beat()
+    this.#beat()
   }
 
   async #pollStatus(): Promise<void> {
@@ -104,8 +104,9 @@ export class ChangePoller {
     for (const connection of this.#connections) connection.send('items', json)
   }
 
-  async #beat(): Promise<void> {
-    await Promise.all([...this.#connections].map((connection) => connection.beat()))
+  /** Does not wait: a slow identity provider of one connection must not delay the events of all. */
+  #beat(): void {
+    for (const connection of this.#connections) void connection.beat()
   }
 }
 

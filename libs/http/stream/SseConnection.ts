@@ -7,6 +7,7 @@ export class SseConnection {
   readonly #onEnd: () => void
   #quietPolls = 0
   #pollsSinceCheck = 0
+  #isChecking = false
 
   constructor(
     response: ServerResponse,
@@ -40,10 +41,12 @@ export class SseConnection {
     this.#quietPolls += 1
     if (this.#quietPolls >= HEARTBEAT_POLLS) this.#write(': heartbeat\n\n')
     this.#pollsSinceCheck += 1
-    if (this.#pollsSinceCheck < CHECK_POLLS) return
+    if (this.#pollsSinceCheck < CHECK_POLLS || this.#isChecking) return
     this.#pollsSinceCheck = 0
+    this.#isChecking = true
     // Ends the connection of a revoked or expired key.
     if (!(await this.#isStillAllowed())) this.end()
+    this.#isChecking = false
   }
 
   /** Ends the connection. Safe to call twice. */

@@ -8,7 +8,7 @@ import { ChangePoller } from './ChangePoller.js'
 
 interface SseConnectionsOptions {
   readonly role: Role
-  readonly statusCache: StatusCache
+  readonly statusCache: Pick<StatusCache, 'read'>
   readonly streamsMax: number
   /** @default 1000 */
   readonly pollMs?: number
@@ -32,7 +32,11 @@ export class SseConnections {
     throw new ProblemError('STREAMS_EXHAUSTED', undefined, { retryAfterSeconds: 5 })
   }
 
-  add(identity: Identity, response: ServerResponse, isStillAllowed: () => Promise<boolean>): void {
+  add(
+    identity: Pick<Identity, 'participants'>,
+    response: ServerResponse,
+    isStillAllowed: () => Promise<boolean>,
+  ): void {
     const name = JSON.stringify(identity.participants)
     const poller = this.#pollers.get(name) ?? this.#createPoller(name, identity)
     this.#open += 1
@@ -55,7 +59,7 @@ export class SseConnections {
     await Promise.all([...this.#pollers.values()].map((poller) => poller.stop()))
   }
 
-  #createPoller(name: string, { participants }: Identity): ChangePoller {
+  #createPoller(name: string, { participants }: Pick<Identity, 'participants'>): ChangePoller {
     const { role, statusCache, pollMs = 1_000 } = this.#options
     const poller = new ChangePoller({
       role,
