@@ -121,6 +121,12 @@ describe('GET /v1/outbox', () => {
     expect(await (await fixture.call(path, { headers })).json()).toMatchObject({ items: [] })
   })
 
+  test('lists a payment at once if sorted by newest, and after its projection if by oldest', async () => {
+    const { outboxId } = await enqueue(db, { railType: 'current' })
+    expect(await pages('/v1/outbox?rail=current&sort=newest', 1)).toEqual([outboxId])
+    expect(await pages('/v1/outbox?rail=current&sort=oldest', 1)).toEqual([])
+  })
+
   test('filters by amount and time, sorts by amount, and counts per state', async () => {
     const ids: string[] = []
     for (const amount of ['5', '20', '10']) {

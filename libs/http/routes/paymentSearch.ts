@@ -172,9 +172,9 @@ export function matchesLive(item: OutboxItem, { kind, state, returned, rail, fro
   )
 }
 
-/** Returns whether the filter needs the search table. */
-function isProjected({ currency, amountMin, amountMax, sort, destinationHmac }: Filter): boolean {
-  return [currency, amountMin, amountMax, sort, destinationHmac].some((value) => value !== undefined)
+/** Returns whether the filter needs the search table. `newest` is the order of a list without `sort`. */
+function isProjected({ currency, amountMin, amountMax, sort = 'newest', destinationHmac }: Filter): boolean {
+  return sort !== 'newest' || [currency, amountMin, amountMax, destinationHmac].some((value) => value !== undefined)
 }
 
 /** Returns the role that searches. Only auditors may search by amount or destination. */
