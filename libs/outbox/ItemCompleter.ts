@@ -26,11 +26,17 @@ interface ItemCompleterOptions {
  *
  * A failed completion is retried *as a completion*, and the payment is not sent again. The lease token makes a repeated
  * completion idempotent. If the lease is lost, the outcome is saved as a late outcome.
+ *
+ * A row that another transaction has locked delays only its own outcome: the outcomes of its group are then written one
+ * by one, beside the groups of other outcomes.
  */
 export class ItemCompleter {
   readonly #options: ItemCompleterOptions
   #waiting: LeasedItem[] = []
-  readonly #writing = new Map<readonly LeasedItem[], Promise<void>>()
+  readonly #writing = new Map<readonly LeasedItem[], Promise<unknown>>()
+  /** Outcomes to write alone, because a transaction has locked a row that their group needs. */
+  readonly #locked: LeasedItem[] = []
+  #lockedWriting = 0
   readonly #savingLate = new Set<Promise<void>>()
   #gathering: Promise<void> | undefined
   #givingUp = new AbortController()
@@ -41,7 +47,7 @@ export class ItemCompleter {
 
   /** Number of queued outcomes and late outcomes that are not recorded yet. The transactions of handlers do not count. */
   get size(): number {
-    let size = this.#waiting.length + this.#savingLate.size
+    let size = this.#waiting.length + this.#locked.length + this.#savingLate.size
     for (const group of this.#writing.keys()) size += group.length
     return size
   }
@@ -120,7 +126,7 @@ export class ItemCompleter {
   }
 
   get #canWrite(): boolean {
-    return this.#writing.size < (this.#options.parallel ?? PARALLEL)
+    return this.#writing.size - this.#lockedWriting < (this.#options.parallel ?? PARALLEL)
   }
 
   async #gather(): Promise<void> {
@@ -130,15 +136,21 @@ export class ItemCompleter {
   }
 
   #writeGroups(): void {
-    while (this.#waiting.length > 0 && this.#canWrite) {
-      const group = this.#nextGroup()
-      const writing = this.#write(group).finally(() => {
-        this.#writing.delete(group)
-        if (group.some(mayMakeDue)) this.#options.onDue()
-        this.#writeGroups()
-      })
-      this.#writing.set(group, writing)
+    while (this.#waiting.length > 0 && this.#canWrite) this.#begin(this.#nextGroup())
+    while (this.#locked.length > 0 && this.#lockedWriting < LOCKED_PARALLEL) {
+      this.#lockedWriting += 1
+      this.#begin([this.#locked.shift()!], () => (this.#lockedWriting -= 1))
     }
+  }
+
+  #begin(group: readonly LeasedItem[], onEnd?: () => void): void {
+    const writing = this.#write(group).finally(() => {
+      this.#writing.delete(group)
+      onEnd?.()
+      if (group.some(mayMakeDue)) this.#options.onDue()
+      this.#writeGroups()
+    })
+    this.#writing.set(group, writing)
   }
 
   /**
@@ -159,45 +171,54 @@ export class ItemCompleter {
     return group
   }
 
-  async #write(group: readonly LeasedItem[]): Promise<void> {
+  /** Writes a group. Returns the error if the database did not answer and `giveUp` was called. */
+  async #write(group: readonly LeasedItem[]): Promise<unknown> {
     const { role, workerId } = this.#options
     for (let failures = 0; ; failures += 1) {
       try {
-        const verdicts = await completeOutboxAttempts(role, workerId, group.map(outcomeOf))
-        const saving = this.#settle(group, verdicts)
-        if (saving.length > 0) await Promise.all(saving)
-        return
+        this.#settle(group, await completeOutboxAttempts(role, workerId, group.map(outcomeOf)))
+        return undefined
       } catch (error) {
-        if (this.#canRepeat(error)) await sleep(backoffMs(failures), this.#givingUp.signal)
-        else if (group.length > 1) return this.#writeOneByOne(group)
-        else return this.#reportUnrecorded(group, error)
+        const canRepeat = this.#canRepeat(error)
+        if (isLockTimeout(error) && (canRepeat || group.length > 1)) {
+          await sleep(backoffMs(failures), this.#givingUp.signal)
+          this.#locked.push(...group)
+          return undefined
+        }
+        if (canRepeat) await sleep(backoffMs(failures), this.#givingUp.signal)
+        else if (group.length > 1 && !isTransient(error)) return this.#writeOneByOne(group)
+        else {
+          this.#reportUnrecorded(group, error)
+          return isTransient(error) ? error : undefined
+        }
       }
     }
   }
 
   /** Writes each outcome alone, so that one invalid outcome does not block the others. */
-  async #writeOneByOne(group: readonly LeasedItem[]): Promise<void> {
-    for (const leased of group) await this.#write([leased])
+  async #writeOneByOne(group: readonly LeasedItem[]): Promise<unknown> {
+    for (const [index, leased] of group.entries()) {
+      const error = await this.#write([leased])
+      if (error === undefined) continue
+      // Each further outcome would wait as long for the database.
+      this.#reportUnrecorded(group.slice(index + 1), error)
+      return error
+    }
+    return undefined
   }
 
-  /**
-   * Allows a repeat after `retry` and `unknown` errors, because the lease token makes a repeated completion idempotent.
-   */
   #canRepeat(error: unknown): boolean {
-    if (this.#givingUp.signal.aborted) return false
-    return error instanceof DatabaseError && error.disposition !== 'fatal' && !isLeaseLostError(error)
+    return !this.#givingUp.signal.aborted && isTransient(error)
   }
 
-  /** Reports the verdicts. Returns one promise per late outcome that is being saved. */
-  #settle(group: readonly LeasedItem[], verdicts: readonly CompletionVerdict[]): Promise<void>[] {
+  /** Reports the verdicts, and begins to save late outcomes. */
+  #settle(group: readonly LeasedItem[], verdicts: readonly CompletionVerdict[]): void {
     const nowMs = this.#options.clock.monotonicMs()
-    const saving: Promise<void>[] = []
     for (const [index, leased] of group.entries()) {
       const verdict = verdicts[index]!
-      if (verdict.verdict === 'LEASE_LOST') saving.push(this.#saveLost(leased))
+      if (verdict.verdict === 'LEASE_LOST') this.#saveLost(leased)
       else this.#report(leased, verdict, leased.ageMs(nowMs))
     }
-    return saving
   }
 
   #report(
@@ -221,9 +242,9 @@ export class ItemCompleter {
     }
   }
 
-  #saveLost(leased: LeasedItem): Promise<void> {
+  #saveLost(leased: LeasedItem): void {
     this.#reportLost(leased)
-    return this.#saveLateOutcome(outcomeOf(leased))
+    this.submitLate(outcomeOf(leased))
   }
 
   /** Reports a lost lease, unless a renewal has reported it already. */
@@ -265,12 +286,26 @@ function mayMakeDue(leased: LeasedItem): boolean {
   return leased.item.ordered || outcomeOf(leased).state === 'RETRYABLE'
 }
 
+/**
+ * Returns true for `retry` and `unknown` errors. A completion may be repeated after them, because the lease token makes
+ * it idempotent.
+ */
+function isTransient(error: unknown): boolean {
+  return error instanceof DatabaseError && error.disposition !== 'fatal' && !isLeaseLostError(error)
+}
+
+function isLockTimeout(error: unknown): boolean {
+  return error instanceof DatabaseError && error.code === 'LOCK_NOT_AVAILABLE'
+}
+
 function backoffMs(failures: number): number {
   return Math.min(50 * 2 ** failures, 1_000)
 }
 
 const GROUP_SIZE = 500
 const PARALLEL = 2
+/** Maximum number of outcomes that are written alone at once. Each may wait for a lock and hold a connection. */
+const LOCKED_PARALLEL = 4
 /**
  * Minimum number of waiting outcomes for a separate group of successes. With fewer, a second statement costs more than
  * the fast path saves.

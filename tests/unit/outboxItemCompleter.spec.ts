@@ -1,12 +1,15 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { systemClock } from '../../libs/core/index.js'
-import { DatabaseError, type Disposition, type Queryable } from '../../libs/db/index.js'
+import { DatabaseError, openDatabase, type Disposition, type Queryable } from '../../libs/db/index.js'
 import type { AttemptOutcome, ClaimedItem, RelayerEvent } from '../../libs/outbox/index.js'
 import { ItemCompleter } from '../../libs/outbox/ItemCompleter.js'
 import { LeasedItem } from '../../libs/outbox/LeasedItem.js'
 import { Emitter } from '../../libs/worker/index.js'
 import { useTestDatabase } from '../support/database.js'
+import { gate } from '../support/gate.js'
 import { enqueueAndClaim, ledger, WORKER } from '../support/outboxItems.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { openConnection } from '../support/race.js'
 
 /** Tests that an outcome reaches the ledger even if a database connection fails. */
 
@@ -125,6 +128,71 @@ test('drain() waits for a late outcome whose first statement met a lost connecti
   expect(completer.size).toBe(1)
   await completer.drain()
   expect(events).toMatchObject([{ type: 'outbox.lateOutcome', outboxId: lease.outboxId, contradicts: false }])
+})
+
+test('rows that a transaction has locked delay only their own outcomes', async () => {
+  const { url } = await db.createLogin('completer', { roles: ['symphony_executor'] })
+  const database = openDatabase({ url, schema: db.schema, lockTimeoutMs: 50 })
+  onTestFinished(() => database.close())
+  const { completer } = completerThrough(() => database.as('symphony_executor'))
+  const leases = await Promise.all(Array.from({ length: 9 }, () => enqueueAndClaim(db)))
+  const locked = leases.slice(0, 5).map(({ outboxId }) => outboxId)
+  const blocker = await openConnection(db)
+  onTestFinished(() => blocker.close())
+  await blocker.query('BEGIN')
+  await blocker.query('SELECT FROM payment_outbox_pending WHERE outbox_id = ANY ($1) FOR UPDATE', [locked])
+  for (const lease of leases.slice(0, 8)) void completer.submit(leased(lease), successOf(lease))
+  await expect.poll(() => completer.size, POLL_OPTIONS).toBe(5)
+  void completer.submit(leased(leases[8]!), successOf(leases[8]!))
+  await expect.poll(() => completer.size, POLL_OPTIONS).toBe(5)
+  for (const { outboxId } of leases)
+    expect(await ledger(db, outboxId)).toEqual(locked.includes(outboxId) ? [] : ['1 DISPATCHED'])
+  await blocker.query('ROLLBACK')
+  await completer.drain()
+  for (const id of locked) expect(await ledger(db, id)).toEqual(['1 DISPATCHED'])
+})
+
+test('a late outcome that waits for its row delays no other outcome', async () => {
+  const [lost, live] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
+  await db.expireLease(lost.outboxId)
+  const held = gate()
+  const { completer, events } = completerThrough((role) => ({
+    ...role,
+    query: async (text, values) => {
+      if (text.includes('record_late_outcome')) await held.opened
+      return role.query(text, values)
+    },
+  }))
+  void completer.submit(leased(lost), successOf(lost))
+  await expect.poll(() => events.some(({ type }) => type === 'outbox.leaseLost'), POLL_OPTIONS).toBe(true)
+  void completer.submit(leased(live), successOf(live))
+  await expect.poll(() => completer.size, POLL_OPTIONS).toBe(1)
+  expect(await ledger(db, live.outboxId)).toEqual(['1 DISPATCHED'])
+  held.open()
+  await completer.drain()
+  expect(events.at(-1)).toMatchObject({ type: 'outbox.lateOutcome', outboxId: lost.outboxId })
+})
+
+test.each([
+  ['while it wrote their group', ['retry'] as const],
+  ['while it wrote one by one a group that it had refused', ['fatal', 'retry'] as const],
+])('giveUp() makes all outcomes faults after one failed call if the database fails %s', async (_, failures) => {
+  let calls = 0
+  const { completer, events } = completerThrough((role) => ({
+    ...role,
+    query: () => {
+      calls += 1
+      const disposition = failures[Math.min(calls, failures.length) - 1]!
+      throw new DatabaseError('CONNECTION_LOST', 'the connection is gone', { disposition })
+    },
+  }))
+  const leases = await Promise.all(Array.from({ length: 3 }, () => enqueueAndClaim(db)))
+  completer.giveUp()
+  for (const lease of leases) void completer.submit(leased(lease), successOf(lease))
+  await completer.drain()
+  const faults = leases.map(({ outboxId }) => ({ type: 'outbox.fault', during: 'completing', outboxId }))
+  expect(events).toMatchObject(faults)
+  expect(calls).toBe(failures.length)
 })
 
 /** Completes one success over a connection that fails once. */
