@@ -38,7 +38,8 @@ symphony alerts --prometheus --alert-due-seconds 600 > symphony.rules.yml
 Processes with the setting [\`notify\`](options.md#alert-notices) tell Slack, PagerDuty or a webhook of yours when an alert fires, every four hours while it fires, and when it has ended. \`symphony alerts test --notify notify.json\` sends a test message.
 
 - \`api\` and \`start\` evaluate the rules every 15 s. Each notice is a message of the topic \`symphony.alerts\`, which \`worker\` and \`start\` send in order per alert, with retries. Several processes send it once. A restart neither repeats nor loses a notice.
-- An alert has ended when two rounds in a row do not find it.
+- An alert has ended when two rounds in a row do not find it. A round without the status of the database decides nothing.
+- The HTTP API refuses payments to that topic and ids that begin with \`alert:\`, because they could forge a notice.
 - No worker sends messages during \`SymphonyDispatchFrozen\`, \`SymphonyAllPaused\` and \`SymphonyNoWorkerAlive\`. The process that sees one sends the notice itself, at most three times, and cancels the message. If the channel refuses it, a later round repeats it.
 - Any process also sends the notice of a firing alert itself if no worker has tried it within a minute. If a worker has claimed its message meanwhile, the channel may get the notice twice. Only workers send the end of an alert.
 - Without the database (\`SymphonyStatusMissing\`) each process sends its own notice and its end, from memory. A process that is killed meanwhile sends no end.

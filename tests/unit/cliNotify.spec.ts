@@ -1,9 +1,9 @@
 import { createHmac } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import {
-  ALERT_TOPIC,
   alertRail,
   loadNotifyFile,
   sendNotice,
@@ -11,12 +11,15 @@ import {
   type AlertNotice,
 } from '../../libs/cli/processes/alertChannels.js'
 import { AlertNotifier, DATABASE_AWAY, STOPS_DISPATCH } from '../../libs/cli/processes/AlertNotifier.js'
-import { ALERT_RULES, type Alert } from '../../libs/observability/index.js'
+import { ALERT_RULES, ALERT_TOPIC, type Alert } from '../../libs/observability/index.js'
+import type { RailRequest } from '../../libs/rails/index.js'
 import { Symphony } from '../../libs/symphony/index.js'
 import { closeAfterAll } from '../support/afterAll.js'
 import { symphony } from '../support/commandLine.js'
 import { useTestDatabase } from '../support/database.js'
 import { claim, complete } from '../support/outboxItems.js'
+import { POLL_OPTIONS } from '../support/pollOptions.js'
+import { portOf } from '../support/portOf.js'
 import { startRailServer } from '../support/railServer.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
@@ -53,21 +56,24 @@ function alertOf(name: string): Alert {
 }
 
 interface Given {
-  readonly channel: AlertChannel
-  readonly firing: () => readonly string[]
+  readonly channel?: AlertChannel
+  readonly channels?: readonly AlertChannel[]
+  readonly firing?: () => readonly string[]
+  readonly evaluate?: () => readonly Alert[]
   readonly repeatSeconds?: number
   readonly leftSeconds?: number
 }
 
-function notifierOf({ channel, firing, repeatSeconds = 3_600, leftSeconds = 3_600 }: Given): AlertNotifier {
+function notifierOf({ channel, firing, repeatSeconds = 3_600, leftSeconds = 3_600, ...given }: Given): AlertNotifier {
+  const { channels: all = [channel!], evaluate = () => firing!().map(alertOf) } = given
   return new AlertNotifier({
     database: login.database,
     databaseName: 'payments',
-    channels: [channel],
+    channels: all,
     repeatSeconds,
     leftSeconds,
     rules: ALERT_RULES.map(({ name }) => name),
-    evaluate: async () => firing().map(alertOf),
+    evaluate: async () => evaluate(),
   })
 }
 
@@ -80,6 +86,23 @@ async function work(channel: AlertChannel): Promise<void> {
   } finally {
     await worker.close()
   }
+}
+
+/** Dispatches a message to the rail of notices. */
+async function dispatch(
+  channel: AlertChannel,
+  message: Pick<RailRequest, 'instructionId' | 'participantId' | 'payload'>,
+) {
+  const request = {
+    ...message,
+    reference: 'r',
+    compactReference: 'r',
+    sequenceId: 1n,
+    idempotencyKey: message.instructionId,
+    attempt: 1,
+    notAfter: new Date(),
+  }
+  return alertRail([channel]).dispatch(request, { signal: new AbortController().signal })
 }
 
 function bodies(): readonly Record<string, unknown>[] {
@@ -227,6 +250,52 @@ describe('an alert with --notify', () => {
     expect(await notifier.runOnce()).toEqual({ enqueued: 0, sentDirectly: 0 })
     await work(channel)
     expect(bodies()).toMatchObject([{ alert: HELD, status: 'firing' }])
+  })
+
+  test('does not end while the status is missing, before that is an alert of its own', async () => {
+    const channel = channelOf('json')
+    let alerts = [alertOf(HELD)]
+    const notifier = notifierOf({ channel, evaluate: () => alerts })
+    await notifier.runOnce()
+    alerts = [{ ...alertOf(DATABASE_AWAY), state: 'pending' }]
+    for (let round = 0; round < 3; round += 1)
+      expect(await notifier.runOnce()).toEqual({ enqueued: 0, sentDirectly: 0 })
+    alerts = []
+    await notifier.runOnce()
+    expect(await notifier.runOnce()).toEqual({ enqueued: 1, sentDirectly: 0 })
+  })
+
+  test('does not wait for a channel that does not answer, and neither does the end of the process', async () => {
+    let calls = 0
+    const silent = createServer(() => (calls += 1))
+    await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
+    onTestFinished(() => void silent.close())
+    const hung = channelOf('json', { url: `http://127.0.0.1:${portOf(silent)}/` })
+    const notifier = notifierOf({ channels: [hung, channelOf('json')], firing: () => [FROZEN] })
+    const round = notifier.runOnce()
+    await expect.poll(() => bodies().length, POLL_OPTIONS).toBe(1)
+    await expect.poll(() => calls, POLL_OPTIONS).toBe(1)
+    await notifier.stop()
+    expect(await round).toEqual({ enqueued: 2, sentDirectly: 1 })
+    expect(calls).toBe(1)
+  })
+
+  test.each([
+    ['another participant', { participantId: 'shop' }],
+    ['another instruction id', { instructionId: 'alert:own:SymphonyPaymentsHeld:2:firing' }],
+    ['a payload that is no notice', { payload: { ...NOTICE, summary: 1 } }],
+  ])('is not sent if its message has %s', async (_, change) => {
+    const channel = channelOf('json', { name: 'ops' })
+    const own = { instructionId: NOTICE.id, participantId: `alert:ops:${HELD}`, payload: { ...NOTICE } }
+    expect(await dispatch(channel, own)).toMatchObject({ outcome: 'success' })
+    expect(await dispatch(channel, { ...own, ...change })).toMatchObject({ outcome: 'terminal', code: 'NO_NOTICE' })
+    expect(bodies()).toHaveLength(1)
+  })
+
+  test('is tried again later by a worker whose file does not have its channel', async () => {
+    const own = { instructionId: NOTICE.id, participantId: `alert:ops:${HELD}`, payload: { ...NOTICE } }
+    const answered = await dispatch(channelOf('json', { name: 'other' }), own)
+    expect(answered).toMatchObject({ outcome: 'retryable', code: 'NO_CHANNEL' })
   })
 
   test('is sent once, and so are the notices of other alerts, if its message cannot be cancelled', async () => {

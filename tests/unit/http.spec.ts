@@ -134,6 +134,9 @@ describe('POST /v1/instructions', () => {
     ['an ordered that is text', { ordered: 'true' }, 'ordered'],
     ['an unknown field', { notbefore: '2099-12-31T23:59:59Z' }, 'notbefore'],
     ['a key beside the header', { idempotencyKey: 'key-2' }, 'idempotencyKey'],
+    ['the topic of alert notices as railType', { railType: 'symphony.alerts' }, 'railType'],
+    ['the topic of alert notices as outcomeTopic', { outcomeTopic: 'symphony.alerts' }, 'outcomeTopic'],
+    ['an instructionId of alert notices', { instructionId: 'alert:ops:X:1:firing' }, 'instructionId'],
   ])('answers 422 for %s and names the field', async (_, change, argument) => {
     const response = await fixture.post(body(change), key)
     expect(await problemOf(response)).toMatchObject({ status: 422, code: 'INVALID_INSTRUCTION', argument })

@@ -1,6 +1,6 @@
 import { systemClock } from '../../core/index.js'
 import { IdempotencyConflictError, NotCancellableError, type Database } from '../../db/index.js'
-import type { Alert } from '../../observability/index.js'
+import { ALERT_TOPIC, noticeStream, type Alert } from '../../observability/index.js'
 import {
   cancelOutboxItem,
   enqueuePaymentOutboxBatch,
@@ -9,7 +9,7 @@ import {
   type ItemView,
 } from '../../outbox/index.js'
 import { IntervalWorker, sleep } from '../../worker/index.js'
-import { ALERT_TOPIC, sendNotice, type AlertChannel, type AlertNotice, type NotifySettings } from './alertChannels.js'
+import { sendNotice, type AlertChannel, type AlertNotice, type NotifySettings } from './alertChannels.js'
 
 /** Alerts during which no worker sends messages. This process sends their notices at once. */
 export const STOPS_DISPATCH: ReadonlySet<string> = new Set([
@@ -67,6 +67,7 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
   readonly #last = new Map<string, Alert>()
   /** Ids of notices sent directly whose message could not be cancelled. This process does not send them again. */
   readonly #uncancelled = new Set<string>()
+  readonly #stopping = new AbortController()
 
   constructor(options: NotifierOptions) {
     super({ intervalMs: options.intervalMs ?? 15_000, hasMore: () => false, onError: options.onError ?? (() => {}) })
@@ -75,32 +76,54 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
     this.#watched.delete(DATABASE_AWAY)
   }
 
+  /** Stops at once: a channel that does not answer delays no shutdown. */
+  override async stop(): Promise<void> {
+    this.#stopping.abort()
+    await super.stop()
+  }
+
   async runOnce(): Promise<NotifierCounts> {
-    const firing = new Map((await this.#options.evaluate()).filter(isFiring).map((alert) => [alert.name, alert]))
-    const away = firing.get(DATABASE_AWAY)
-    const counts = { enqueued: 0, sentDirectly: await this.#tellAway(away) }
+    const alerts = await this.#options.evaluate()
+    const away = alerts.find(({ name }) => name === DATABASE_AWAY)
+    const counts = {
+      enqueued: 0,
+      sentDirectly: await this.#tellAway(away !== undefined && isFiring(away) ? away : undefined),
+    }
+    // Without a status nothing is known about the other alerts, not even that they have ended.
     if (away !== undefined) return counts
+    const firing = new Map(alerts.filter(isFiring).map((alert) => [alert.name, alert]))
     for (const alert of firing.values()) {
       this.#watched.set(alert.name, 0)
       this.#last.set(alert.name, alert)
     }
-    for (const [name, missing] of this.#watched) {
-      const alert = firing.get(name)
-      let isOpen = false
-      for (const channel of this.#options.channels) {
-        const told = await this.#tell(channel, name, alert, missing)
-        counts.enqueued += told.enqueued ? 1 : 0
-        counts.sentDirectly += told.sent ? 1 : 0
-        isOpen ||= told.isOpen
-      }
-      if (alert !== undefined || isOpen) this.#watched.set(name, alert === undefined ? missing + 1 : 0)
+    const open = new Set<string>(firing.keys())
+    const watched = [...this.#watched]
+    // No channel waits for another, and no alert for one whose notice fails.
+    await Promise.all(
+      this.#options.channels.map(async (channel) => {
+        for (const [name, missing] of watched) {
+          if (this.#stopping.signal.aborted) return
+          try {
+            const told = await this.#tell(channel, name, firing.get(name), missing)
+            counts.enqueued += told.enqueued ? 1 : 0
+            counts.sentDirectly += told.sent ? 1 : 0
+            if (told.isOpen) open.add(name)
+          } catch (error) {
+            open.add(name)
+            this.#options.onError?.(error)
+          }
+        }
+      }),
+    )
+    for (const [name, missing] of watched) {
+      if (open.has(name)) this.#watched.set(name, firing.has(name) ? 0 : missing + 1)
       else this.#watched.delete(name)
     }
     return counts
   }
 
   async #tell(channel: AlertChannel, name: string, alert: Alert | undefined, missing: number) {
-    const key = `alert:${channel.name}:${name}`
+    const key = noticeStream(channel.name, name)
     const last = await this.#readLast(key)
     const step = this.#nextStep(channel, last, alert, missing)
     const isOpen = step === undefined ? last.status === 'firing' : step.status === 'firing'
@@ -175,7 +198,7 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
     let sent = 0
     for (const channel of this.#options.channels) {
       const toldAtMs = this.#away.get(channel.name)
-      const id = `alert:${channel.name}:${DATABASE_AWAY}:${process.pid}:${systemClock.now().getTime()}`
+      const id = `${noticeStream(channel.name, DATABASE_AWAY)}:${process.pid}:${systemClock.now().getTime()}`
       if (alert !== undefined) {
         if (toldAtMs !== undefined && systemClock.now().getTime() - toldAtMs < this.#options.repeatSeconds * 1_000)
           continue
@@ -195,9 +218,9 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
   async #send(channel: AlertChannel, notice: AlertNotice): Promise<boolean> {
     let refusal: string | undefined
     for (let attempt = 1; attempt <= SEND_ATTEMPTS; attempt += 1) {
-      refusal = await sendNotice(channel, notice)
-      if (refusal === undefined) break
-      if (attempt < SEND_ATTEMPTS) await sleep(attempt * SEND_PAUSE_MS)
+      refusal = await sendNotice(channel, notice, this.#stopping.signal)
+      if (refusal === undefined || this.#stopping.signal.aborted) break
+      if (attempt < SEND_ATTEMPTS) await sleep(attempt * SEND_PAUSE_MS, this.#stopping.signal)
     }
     const { alert, status } = notice
     this.#options.onSent?.({ alert, status, channel: channel.name, ...(refusal === undefined ? {} : { refusal }) })

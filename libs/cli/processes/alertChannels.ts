@@ -11,6 +11,7 @@ import {
   systemClock,
   type JsonObject,
 } from '../../core/index.js'
+import { ALERT_TOPIC, noticeStream } from '../../observability/index.js'
 import type { Rail } from '../../rails/index.js'
 
 /**
@@ -48,20 +49,25 @@ export interface AlertNotice {
   readonly at: string
 }
 
-/** Topic of the messages that carry notices. Processes with `--notify` dispatch these messages. */
-export const ALERT_TOPIC = 'symphony.alerts'
-
-/** Rail by which a worker sends notices. Retries every failure. */
+/**
+ * Rail by which a worker sends notices. Retries every failure. Refuses messages of others: a forged notice could page
+ * people or resolve an incident.
+ */
 export function alertRail(channels: readonly AlertChannel[]): Rail {
   return {
     type: ALERT_TOPIC,
     onUnknown: 'resend',
     money: false,
     timeoutMs: SEND_MS + 1_000,
-    dispatch: async ({ payload, compactReference }, { signal }) => {
-      const channel = channels.find(({ name }) => name === payload['channel'])
-      if (channel === undefined || !isNotice(payload)) {
-        return { outcome: 'terminal', code: 'NO_CHANNEL', message: 'no channel of this name in the file of --notify' }
+    dispatch: async ({ payload, compactReference, instructionId, participantId }, { signal }) => {
+      const isOwn = isNotice(payload) && participantId === noticeStream(payload.channel, payload.alert)
+      if (!isOwn || payload.id !== instructionId) {
+        return { outcome: 'terminal', code: 'NO_NOTICE', message: 'not a notice of Symphony' }
+      }
+      const channel = channels.find(({ name }) => name === payload.channel)
+      if (channel === undefined) {
+        // Another worker may have a newer file.
+        return { outcome: 'retryable', code: 'NO_CHANNEL', message: 'no channel of this name in the file of --notify' }
       }
       const refusal = await sendNotice(channel, payload, signal)
       if (refusal === undefined) return { outcome: 'success', reference: compactReference }
@@ -74,7 +80,7 @@ function isNotice(payload: JsonObject): payload is JsonObject & AlertNotice {
   return FIELDS.every((field) => typeof payload[field] === 'string')
 }
 
-const FIELDS = ['id', 'status', 'alert', 'severity', 'database', 'summary', 'remedy', 'since', 'at'] as const
+const FIELDS = ['id', 'channel', 'status', 'alert', 'severity', 'database', 'summary', 'remedy', 'since', 'at'] as const
 
 /** Sends a notice once. Returns undefined if the channel accepted it (2xx), else the cause. */
 export async function sendNotice(

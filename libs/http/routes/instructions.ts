@@ -14,6 +14,7 @@ import {
   type ItemView,
   type OutboxInstruction,
 } from '../../outbox/index.js'
+import { ALERT_TOPIC, NOTICE_PREFIX } from '../../observability/index.js'
 import type { Api } from '../Api.js'
 import { ProblemError } from '../Problem.js'
 import { Id } from '../shapes/common.js'
@@ -242,6 +243,7 @@ function toInstruction(body: Instruction, { idempotencyKey, place = '', trace }:
   if (instructionId === undefined) {
     throw new InvalidArgumentError(`${place}instructionId`, 'missing; expected instructionId or idempotencyKey')
   }
+  refuseNotices(place, { railType, outcomeTopic, participantId, instructionId })
   return {
     instructionId,
     participantId,
@@ -253,6 +255,14 @@ function toInstruction(body: Instruction, { idempotencyKey, place = '', trace }:
     ...(outcomeTopic === undefined ? {} : { outcomeTopic }),
     ...(replaces === undefined ? {} : { replaces }),
     ...trace,
+  }
+}
+
+/** Refuses the topic and the ids of alert notices: a caller could forge one, or take the id of a later one. */
+function refuseNotices(place: string, fields: Readonly<Record<string, string | undefined>>): void {
+  for (const [name, value] of Object.entries(fields)) {
+    if (value !== ALERT_TOPIC && value?.startsWith(NOTICE_PREFIX) !== true) continue
+    throw new InvalidArgumentError(`${place}${name}`, `expected another value: ${value} is reserved for alert notices`)
   }
 }
 

@@ -407,3 +407,14 @@ function describeBlocker({ pid, prepared, user, application, database, ageSecond
   const open = ageSeconds === null ? '' : `, transaction open for ${Math.round(ageSeconds)} s`
   return `${holder} of user ${user ?? 'unknown'} (${where.join(', ')})${open}`
 }
+
+/** Topic of the messages that carry notices of alerts. Processes with `--notify` dispatch these messages. */
+export const ALERT_TOPIC = 'symphony.alerts'
+
+/** Returns the participant of the notices about an alert to a channel. The ids of these messages begin with it. */
+export function noticeStream(channel: string, alert: string): string {
+  return `${NOTICE_PREFIX}${channel}:${alert}`
+}
+
+/** Beginning of the ids of notices. The API accepts no such id from outside. */
+export const NOTICE_PREFIX = 'alert:'
