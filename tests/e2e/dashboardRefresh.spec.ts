@@ -74,10 +74,10 @@ test('a poll does not repeat a request in progress, so a panel with slow answers
 test('a change during a request repeats the request once, after its answer', async () => {
   const { outboxId, railType } = await enqueue(fixture.db)
   const { page, goTo } = await fixture.open()
+  await page.clock.install()
   await goTo(`payments?rail=${railType}`)
   const row = page.locator('.vlist-row')
   await row.locator('[data-state=DUE]').waitFor()
-  await page.clock.install()
   // Stops the polls. Only an event changes the row then.
   await page.evaluate(`Object.defineProperty(document, 'visibilityState', { get: () => 'hidden' })`)
   const answered = gate()
@@ -89,9 +89,11 @@ test('a change during a request repeats the request once, after its answer', asy
   })
   await placeOutboxHold(pavel.control, outboxId, 'please wait')
   await row.locator('[data-state=HELD]').waitFor()
+  // The minimum interval between requests because of events.
+  await page.clock.runFor(1_000)
+  await expect.poll(() => requests).toBe(1)
   await resolveOutboxHold(pavel.control, outboxId, 'RETRY', 'go on', null)
   await row.locator('[data-state=DUE]').waitFor()
-  // The minimum interval between requests because of events.
   await page.clock.runFor(1_000)
   // Requests arrive in order: a repeated one would arrive before this one.
   await page.evaluate(`fetch('/')`)
@@ -120,5 +122,38 @@ test('a page reads its payment again after an action, also while a poll waits fo
   await page.getByRole('button', { name: 'Place the hold' }).click()
   await page.locator('main h1 + [data-state=HELD]').waitFor()
   answered.open()
+  await page.context().close()
+})
+
+test('a poll of a list with a rare filter reads one page; an action searches further pages', async () => {
+  const { railType, instructionId } = await enqueue(fixture.db)
+  const { page, goTo } = await fixture.open(await fixture.tokenOf('rosa'))
+  await page.clock.install()
+  // The payment is on the second page.
+  const requests = { first: 0, second: 0 }
+  await page.route('**/v1/outbox?*', async (route) => {
+    const url = new URL(route.request().url())
+    const isFirst = !url.searchParams.has('cursor')
+    requests[isFirst ? 'first' : 'second'] += 1
+    if (isFirst) return route.fulfill({ json: { items: [], next: 'second' } })
+    url.searchParams.delete('cursor')
+    return route.continue({ url: url.href })
+  })
+  await goTo(`payments?rail=${railType}`)
+  const row = page.locator('.vlist-row', { hasText: instructionId })
+  await row.waitFor()
+  // A poll follows only after the answer to the one before.
+  for (const polls of [1, 2, 3]) {
+    await page.clock.runFor(5_000)
+    await expect.poll(() => requests.first).toBeGreaterThan(polls)
+  }
+  expect(requests.second).toBe(1)
+  expect([await row.count(), await page.getByRole('alert').count()]).toEqual([1, 0])
+  await row.getByRole('checkbox').check()
+  await page.getByRole('button', { name: 'Hold 1', exact: true }).click()
+  await page.getByLabel('Reason').fill('the customer called')
+  await page.getByRole('button', { name: 'Hold 1 payment' }).click()
+  await row.locator('[data-state=HELD]').waitFor()
+  await expect.poll(() => requests.second).toBe(2)
   await page.context().close()
 })

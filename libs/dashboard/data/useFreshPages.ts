@@ -13,15 +13,15 @@ const ASK_EVERY_MS = 5_000
 export function useFreshPages<T>(list: PagesHandle<T>, isAtBeginning: () => boolean = () => true): void {
   useEffect(() => {
     const left = new AbortController()
-    const refresh = () => {
+    const poll = () => {
       const { pages, isLoading } = list.state.peek()
-      if (pages <= 1 && !isLoading && document.visibilityState === 'visible' && isAtBeginning()) list.refresh()
+      if (pages <= 1 && !isLoading && document.visibilityState === 'visible' && isAtBeginning()) list.poll()
     }
-    const throttled = atMostEvery(REFRESH_EVERY_MS, refresh)
+    const throttled = atMostEvery(REFRESH_EVERY_MS, poll)
     const unsubscribe = onServerEvent(({ type }) => {
       if (type !== 'status') throttled.ask()
     })
-    void askEvery(refresh, left.signal)
+    void askEvery(poll, left.signal)
     return () => {
       left.abort()
       unsubscribe()
@@ -30,10 +30,10 @@ export function useFreshPages<T>(list: PagesHandle<T>, isAtBeginning: () => bool
   }, [list])
 }
 
-async function askEvery(refresh: () => void, left: AbortSignal): Promise<void> {
+async function askEvery(poll: () => void, left: AbortSignal): Promise<void> {
   for (;;) {
     await pause(ASK_EVERY_MS, left)
     if (left.aborted) return
-    refresh()
+    poll()
   }
 }

@@ -13,8 +13,10 @@ interface PagedList<T> {
 
 export interface PagesHandle<T> {
   readonly state: ReadonlySignal<PagedList<T>>
-  /** Loads the first page again. The rows stay until the answer arrives. */
+  /** Loads the first page that has items again. The rows stay until the answer arrives. */
   readonly refresh: () => void
+  /** Loads the first page again, and no other. The rows stay if it is empty but not the last. */
+  readonly poll: () => void
   readonly more: () => void
   readonly patch: (change: (row: T) => T) => void
 }
@@ -40,16 +42,23 @@ export function usePages<T>(
 function createPages<T>(load: (cursor: string | undefined, signal: AbortSignal) => Promise<Page<T>>) {
   const state = signal<PagedList<T>>({ rows: [], next: undefined, problem: undefined, isLoading: true, pages: 0 })
   let current: AbortController | undefined
-  const read = async (cursor: string | undefined) => {
+  const read = async (cursor: string | undefined, isPoll = false) => {
     current?.abort()
     const controller = new AbortController()
     current = controller
     state.value = { ...state.peek(), isLoading: true }
     try {
       let page = await load(cursor, controller.signal)
-      // Pages of a rare state may be empty although a next page exists. Loads on until a page has items.
-      while (page.items.length === 0 && page.next !== null) page = await load(page.next, controller.signal)
+      // Pages of a rare state may be empty although a next page exists. Loads on until a page has items. A poll does so
+      // only if no page was read before, because it would scan a large ledger every few seconds.
+      if (!isPoll || state.peek().next === undefined) {
+        while (page.items.length === 0 && page.next !== null) page = await load(page.next, controller.signal)
+      }
       if (controller.signal.aborted) return
+      if (page.items.length === 0 && page.next !== null) {
+        state.value = { ...state.peek(), problem: undefined, isLoading: false }
+        return
+      }
       const before = cursor === undefined ? { rows: [], pages: 0 } : state.peek()
       state.value = {
         rows: [...before.rows, ...page.items],
@@ -65,6 +74,7 @@ function createPages<T>(load: (cursor: string | undefined, signal: AbortSignal) 
   return {
     state,
     refresh: () => void read(undefined),
+    poll: () => void read(undefined, true),
     more: () => {
       const { next, isLoading, problem } = state.peek()
       // After a problem only the reader can retry, because automatic retries would not stop.
