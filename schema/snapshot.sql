@@ -2205,7 +2205,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 067806ab258c4c04973748432029b000558f037041621663cbcb2d959e960663
+-- body: sha256 7e23af4cfa3ed29353f18884052dff56ca303f4385aa52c3d96db605705596dc
 COMMENT ON FUNCTION check_dispatch_epoch(text, uuid, bigint, timestamp with time zone) IS 'Records a heartbeat. Compares the server and the worker''s previous heartbeat with the data; freezes dispatch if commits may be lost.';
 
 -- function check_id(text, text) of symphony_owner
@@ -3015,8 +3015,8 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 aecec6c1bf4b80bc6c442ee82cfcdabab1587272e3c8f6d07a29f31d67ed22e0
-COMMENT ON FUNCTION freeze_dispatch_epoch(integer, text, text, text) IS 'Internal: freezes dispatch and appends the event. Returns false if dispatch is already frozen and the cause is LOST_COMMITS or OPERATOR.';
+-- body: sha256 4c172bcaf9ec9fcf3bc4b10abf04af3aa9bcc2b28c2de3cb5a9d0b14527621c4
+COMMENT ON FUNCTION freeze_dispatch_epoch(integer, text, text, text) IS 'Internal: freezes dispatch and appends the event. Returns false if dispatch is already frozen and the cause is OPERATOR.';
 
 -- function has_inexact_number(jsonb) of symphony_owner
 CREATE FUNCTION has_inexact_number(p_payload jsonb)

@@ -216,6 +216,23 @@ describe('a worker’s epoch record', () => {
     expect(await isOpen()).toBe(false)
   })
 
+  test('replaces a freeze if it is later, and items enqueued during that freeze are marked', async () => {
+    const { record } = await check()
+    await freeze()
+    const { outboxId } = await enqueue(db)
+    expect(await check(record)).toMatchObject({ freeze: { cause: 'OPERATOR' }, marked: true })
+    const { frozen_at: frozenAt } = (await epochRow(db))!
+    const lost = { epochId: randomUUID(), beatNo: record.beatNo }
+    const before = new Date(frozenAt!.getTime() - 1_000)
+    expect((await check({ ...lost, beatAt: before })).freeze).toMatchObject({ cause: 'OPERATOR' })
+    expect(await pendingRow(db, outboxId)).toMatchObject({ outcome_unknown: false })
+    // A heartbeat during the freeze, which the database lost when it was rolled back to a copy of that time.
+    const found = await check({ ...lost, beatAt: new Date(frozenAt!.getTime() + 1_000) })
+    expect(found).toMatchObject({ freeze: { cause: 'LOST_COMMITS' }, marked: false })
+    expect(await check(found.record)).toMatchObject({ freeze: { cause: 'LOST_COMMITS' }, marked: true })
+    expect(await pendingRow(db, outboxId)).toMatchObject({ outcome_unknown: true })
+  })
+
   test('freezes dispatch only if it is later than the last lift', async () => {
     const { record } = await check()
     await freeze()

@@ -41,20 +41,19 @@ BEGIN
   END IF;
   SELECT e.frozen_at INTO v_frozen_before FROM dispatch_epochs e ORDER BY e.epoch_no DESC LIMIT 1;
   v_epoch := current_dispatch_epoch(p_worker_id);
-  IF v_epoch.frozen THEN
-    -- The call that freezes does not mark items, because a statement_timeout in a long queue would roll the freeze
-    -- back.
-    IF v_epoch.frozen_at = v_frozen_before THEN
-      PERFORM mark_frozen_outbox_items(v_epoch.epoch_no, p_worker_id);
-    END IF;
-  ELSIF p_epoch_id IS NOT NULL AND NOT EXISTS (
+  IF p_epoch_id IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM dispatch_epochs e WHERE e.epoch_id = p_epoch_id AND e.beat_no >= p_beat_no)
-    -- A heartbeat from before the latest lift shows no new loss: the operator has decided about the earlier loss.
+    -- A heartbeat from before the latest lift shows no new loss: the operator has decided about the earlier loss. Nor
+    -- does one from before a freeze in force, which has marked what that loss concerns.
     AND p_beat_at > COALESCE((SELECT max(e.lifted_at) FROM dispatch_epochs e), '-infinity')
+    AND (NOT v_epoch.frozen OR p_beat_at > v_epoch.frozen_at)
   THEN
     PERFORM freeze_dispatch_epoch(v_epoch.epoch_no, 'LOST_COMMITS',
       format('worker %s received heartbeat %s at %s, which this database does not have: its data is older',
         p_worker_id, p_beat_no, to_char(p_beat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), p_worker_id);
+  -- The call that freezes does not mark items, because a statement_timeout in a long queue would roll the freeze back.
+  ELSIF v_epoch.frozen AND v_epoch.frozen_at = v_frozen_before THEN
+    PERFORM mark_frozen_outbox_items(v_epoch.epoch_no, p_worker_id);
   END IF;
   v_now := clock_timestamp();
   -- At most one write per second, and no worker waits for the write of another.
@@ -303,12 +302,12 @@ DECLARE
   v_cause text;
 BEGIN
   SELECT e.freeze_cause INTO v_cause FROM dispatch_epochs e WHERE e.epoch_no = p_epoch_no AND e.frozen;
-  -- A cause found when an epoch begins (any except LOST_COMMITS and OPERATOR) replaces an earlier freeze and its time,
-  -- so that items enqueued since the earlier freeze are marked too.
+  -- A loss replaces an earlier freeze and its time, so that items enqueued since the earlier freeze are marked too. A
+  -- freeze by an operator does not: it would mark items that no worker can have sent.
   UPDATE dispatch_epochs e
   SET frozen_at = clock_timestamp(), freeze_cause = p_cause, freeze_reason = p_reason, frozen_by = p_actor,
     marked_at = NULL, items_marked = NULL, lifted_at = NULL, lifted_by = NULL, lift_reason = NULL
-  WHERE e.epoch_no = p_epoch_no AND (NOT e.frozen OR p_cause NOT IN ('LOST_COMMITS', 'OPERATOR'));
+  WHERE e.epoch_no = p_epoch_no AND (NOT e.frozen OR p_cause <> 'OPERATOR');
   IF NOT FOUND THEN
     RETURN false;
   END IF;
@@ -319,7 +318,7 @@ END
 $$;
 COMMENT ON FUNCTION freeze_dispatch_epoch(integer, text, text, text) IS
   'Internal: freezes dispatch and appends the event. Returns false if dispatch is already frozen and the cause is '
-  'LOST_COMMITS or OPERATOR.';
+  'OPERATOR.';
 
 -- Marks the items that were pending at the freeze. Locks in the same order as completions, so that the two cannot
 -- deadlock. One session marks; the others do not wait for it.
