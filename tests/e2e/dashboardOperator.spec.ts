@@ -100,6 +100,8 @@ function rowOf(page: Page, text: string): Locator {
 const DECLARED = 'rail-that-a-worker-declared'
 /** A rail reference of 243 characters without a space; 255 are allowed. */
 const LONG_REFERENCE = `RF-${'4711'.repeat(60)}`
+/** Text about the approval of a payment that a person enters. */
+const APPROVERS = 'Another person must approve it, or two above a limit that asks for two.'
 const PAYLOAD = { amount: '12.50', currency: 'EUR', destination: 'DE89370400440532013000' }
 
 describe('the dashboard', () => {
@@ -446,7 +448,7 @@ test('a new payment on a real rail needs all fields, a confirmation and a second
   await page.keyboard.press('Enter')
   await dialog.getByText('This is not a simulation.').waitFor()
   expect(await dialog.innerText()).toMatch(
-    /950\.00 EUR[^]*DE89370400440532013000[^]*a-real-rail[^]*acme[^]*rent-2026-11/,
+    /or two above a limit that asks for two, a worker sends it[^]*950\.00 EUR[^]*DE89370400440532013000[^]*a-real-rail[^]*acme[^]*rent-2026-11/,
   )
   // The button that enqueues does not have the focus, so a second Enter goes back to the form.
   await page.keyboard.press('Enter')
@@ -454,7 +456,9 @@ test('a new payment on a real rail needs all fields, a confirmation and a second
   await dialog.getByRole('button', { name: 'Continue' }).click()
   await dialog.getByLabel('Reason').fill('the rent of November')
   await dialog.getByRole('button', { name: 'Propose this payment' }).click()
+  await page.getByText(`${instructionId} is proposed. ${APPROVERS}`).waitFor()
   await page.locator('main h1 + [data-state=HELD]').waitFor()
+  expect(await page.locator('.timeline').innerText()).toContain('entered above a limit that asks for two')
   await page.getByText('You proposed it, so another person must approve it').waitFor()
   expect([await counted(), await claimOn(fixture.db, railType)]).toMatchObject([1, [{ instructionId: other }]])
   await pavel.goTo('holds')
@@ -492,6 +496,7 @@ test('two people correct and replace a dead letter with a bad payload; it has no
   const dialog = page.getByRole('dialog')
   const payload = dialog.getByLabel('Payload')
   expect(JSON.parse(await payload.inputValue())).toEqual({ ...PAYLOAD, amount: '12.505', destination: 'ENTER ANEW' })
+  await dialog.getByText(APPROVERS).waitFor()
   await dialog.getByLabel('New instruction id').fill('corrected-1')
   await dialog.getByLabel('Reason').fill('three decimals')
   const propose = dialog.getByRole('button', { name: 'Propose the replacement' })
@@ -499,6 +504,7 @@ test('two people correct and replace a dead letter with a bad payload; it has no
   await dialog.getByRole('alert').getByText('A value is missing').waitFor()
   await payload.fill(JSON.stringify(PAYLOAD))
   await propose.click()
+  await page.getByText(`corrected-1 is proposed. ${APPROVERS}`).waitFor()
   await page.getByRole('heading', { name: 'corrected-1' }).waitFor()
   await page.locator('main h1 + [data-state=HELD]').waitFor()
   expect(await page.locator('dt:text-is("Replaces") + dd a').getAttribute('href')).toContain(bad.outboxId)

@@ -30,6 +30,9 @@ export const DECISIONS: Readonly<Record<Proposal['decision'], DecisionWords>> = 
   },
 }
 
+/** Approvers of a payment that a person enters. The API does not return how many a proposal needs. */
+export const APPROVERS = 'Another person must approve it, or two above a limit that asks for two.'
+
 const FIRST_SEND: DecisionWords = {
   meaning: 'Send it',
   short: 'send',

@@ -5,6 +5,7 @@ import { boundTo } from '../../data/me.js'
 import { SIMULATED } from '../../parts/PaymentFilters.js'
 import { ID_PATTERN } from '../../parts/TextField.js'
 import { ActionForm } from '../../parts/ActionForm.js'
+import { APPROVERS } from '../../parts/decisions.js'
 import { formText } from '../../parts/formText.js'
 import { ReasonField } from '../../parts/ReasonDialog.js'
 
@@ -27,7 +28,7 @@ export function EnqueueForm({ rails, onAccepted = (id) => navigate(pathTo(['paym
   const enqueue = async ({ payload, ...fields }: Draft, reason: string | null) => {
     const { outboxId, instructionId, warnings = [] } = await enqueuePayment(fields, JSON.stringify(payload), reason)
     onAccepted(outboxId)
-    if (reason !== null) return `${instructionId} is proposed. Another person must approve it.`
+    if (reason !== null) return `${instructionId} is proposed. ${APPROVERS}`
     const next = warnings.map(({ message }) => message).join(' ') || 'A worker sends it as soon as it can.'
     return `${instructionId} is committed. ${next}`
   }
@@ -113,8 +114,8 @@ function Confirmation({ draft, act, onBack }: ConfirmationProps) {
   return (
     <ActionForm action="Propose this payment" act={act} beside={change}>
       <p id="enqueue-warning">
-        <strong>This is not a simulation.</strong> When another person has approved the payment, a worker sends it to
-        the rail {railType}.
+        <strong>This is not a simulation.</strong> When another person has approved the payment, or two above a limit
+        that asks for two, a worker sends it to the rail {railType}.
       </p>
       <dl class="facts">
         <dt>Amount</dt>

@@ -6,6 +6,7 @@ import { payloadIn } from '../../data/ledgerProof.js'
 import { hasScope } from '../../data/me.js'
 import { useResource } from '../../data/useResource.js'
 import { ActionForm } from '../../parts/ActionForm.js'
+import { APPROVERS } from '../../parts/decisions.js'
 import { Dialog } from '../../parts/Dialog.js'
 import { formText } from '../../parts/formText.js'
 import { SIMULATED } from '../../parts/PaymentFilters.js'
@@ -49,7 +50,7 @@ export function ReplaceDialog({ item, onClose, onDone }: ReplaceDialogProps) {
     onDone()
     navigate(pathTo(['payments', accepted.outboxId]))
     return needsApproval
-      ? `${accepted.instructionId} is proposed. Another person must approve it.`
+      ? `${accepted.instructionId} is proposed. ${APPROVERS}`
       : `${accepted.instructionId} replaces ${instructionId}.`
   }
   return (
@@ -64,7 +65,7 @@ export function ReplaceDialog({ item, onClose, onDone }: ReplaceDialogProps) {
             <p>
               {instructionId}: <Money of={item} />. A new payment with a corrected payload replaces it, and refers to
               it.
-              {needsApproval ? ' That moves money, so a second person must approve it.' : null}
+              {needsApproval ? ` That moves money. ${APPROVERS}` : null}
             </p>
             <TextField
               name="instructionId"

@@ -94,7 +94,12 @@ const EVENT_STYLES: Readonly<Record<string, EventStyle>> = {
   HOLD_PLACED: style('Held', 'held', 'held', null),
   NOTE_ADDED: style('Note', 'info', 'wait', null),
   HOLD_RESOLVED: style('Hold resolved', 'done', 'good', null),
-  DECISION_PROPOSED: style('Decision proposed', 'info', 'held', 'Another person must approve it.'),
+  DECISION_PROPOSED: style(
+    'Decision proposed',
+    'info',
+    'held',
+    'Another person must approve it; two must after a reconciliation, or for a payment entered above a limit that asks for two.',
+  ),
   DECISION_WITHDRAWN: style('Proposal withdrawn', 'failed', 'wait', null),
   REDRIVE_PROPOSED: style('Redrive proposed', 'info', 'held', 'Another person must approve it.'),
   REDRIVE_CREATED: style('Redriven', 'retry', 'flight', 'Sent again as a new payment, which refers to this one.'),
