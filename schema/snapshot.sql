@@ -2829,8 +2829,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 27351bb34925ce26ac1a0964b2afec8179640dcb039324a18b54a519d35e9ad5
-COMMENT ON FUNCTION enqueue_due_tasks(text, integer) IS 'Internal: enqueues due tasks of a kind in the outbox, in order. A refused task fails; the others do not.';
+-- body: sha256 a749a27e53cd9e6c024b29afb32c31ec801484476e3cd3b1a463b4328490cff8
+COMMENT ON FUNCTION enqueue_due_tasks(text, integer) IS 'Internal: enqueues due tasks of a kind in the outbox, in order. A refused task fails; the others do not. Tasks of a participant that another transaction has locked wait for the next call.';
 
 -- function enqueue_due_timers(integer) of symphony_owner
 CREATE FUNCTION enqueue_due_timers(p_batch_size integer)
@@ -2891,9 +2891,10 @@ CREATE FUNCTION enqueue_scheduled_messages(p_ids uuid[], p_participant_ids text[
 RETURNS TABLE(message_id uuid, outbox_id uuid, error_message text)
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
+SET lock_timeout=200ms
 SET search_path=symphony, pg_temp
 -- body: sha256 d58df5cf02272b8eb0e8d8875d40c92ce56de24f4567bf424d5636360de235f7
-COMMENT ON FUNCTION enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) IS 'Internal: enqueues scheduled messages in the outbox; returns the item, or the reason of a refusal.';
+COMMENT ON FUNCTION enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) IS 'Internal: enqueues scheduled messages in the outbox; returns the item, or the reason of a refusal. Raises 55P03 if another transaction holds a participant for longer than 200 ms.';
 
 -- function ensure_subject_keys(text[], uuid[], text[], text) of symphony_owner
 CREATE FUNCTION ensure_subject_keys(p_subjects text[], p_data_key_ids uuid[], p_wrapped_keys text[], p_master_key_id text)

@@ -99,7 +99,7 @@ export class SchedulerWorker implements Worker<SchedulerCounts> {
     if (at === null) return { pollAgain: false }
     const dueInMs = at.getTime() - observedAt.getTime()
     // If work is due and this round did not find it, another scheduler is probably processing it and has not committed
-    // yet. The loop then polls again soon.
+    // yet, or another transaction has locked its participant. The loop then polls again soon.
     return { pollAgain: false, exact: true, idleMs: dueInMs > 0 ? dueInMs : UNCOMMITTED_RETRY_MS }
   }
 

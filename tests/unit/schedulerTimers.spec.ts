@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
-import { beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ArgumentRangeError, InvalidArgumentError, type JsonObject } from '../../libs/core/index.js'
+import { enqueuePaymentOutbox } from '../../libs/outbox/index.js'
 import type { StandardSchema } from '../../libs/rails/index.js'
 import {
   abandonTimers,
@@ -18,7 +19,8 @@ import {
 } from '../../libs/scheduler/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
-import { enqueue, WORKER } from '../support/outboxItems.js'
+import { buildInstruction, enqueue, WORKER } from '../support/outboxItems.js'
+import { closeTransactions, openTransaction } from '../support/outboxStream.js'
 import { failureOf } from '../support/race.js'
 import { createClaimedTimer, createTimer, buildTimerDefinition, onlyOne } from '../support/scheduled.js'
 
@@ -391,6 +393,75 @@ describe('enqueueDueTimers', () => {
       state: 'FAILED',
       error: expect.stringMatching(/^refused by the outbox: .*already stand for another/),
     })
+  })
+})
+
+const dueIn = (year: number) => new Date(`${year}-01-01`)
+const participantName = () => `participant-${randomUUID()}`
+
+/** Enqueues for these participants in a transaction that stays open. */
+async function hold(...participantIds: readonly string[]) {
+  const transaction = await openTransaction(db, 'symphony_ingest')
+  for (const participantId of participantIds) {
+    await enqueuePaymentOutbox(transaction, buildInstruction({ participantId }))
+  }
+  return transaction
+}
+
+const enqueueDue = async (batchSize: number) => (await enqueueDueTimers(executor(), batchSize)).map(({ id }) => id)
+
+describe('enqueue_due_timers, while an application transaction holds a participant,', () => {
+  afterEach(() => closeTransactions())
+
+  test('leaves out only its timers, also those at the head of the queue, until it is released', async () => {
+    const [held, alsoHeld, free] = [participantName(), participantName(), participantName()]
+    for (const participantId of [held, alsoHeld, free]) await enqueue(db, { participantId })
+    const first = await createTimer(db, { participantId: held, dueAt: dueIn(2021) })
+    const second = await createTimer(db, { participantId: held, dueAt: dueIn(2022) })
+    const third = await createTimer(db, { participantId: alsoHeld, dueAt: dueIn(2023) })
+    const others = [
+      await createTimer(db, { participantId: free, dueAt: dueIn(2024) }),
+      await createTimer(db, { dueAt: dueIn(2025) }),
+      await createTimer(db, { participantId: participantName(), dueAt: dueIn(2026) }),
+    ]
+    const transaction = await hold(held, alsoHeld)
+    expect(await enqueueDue(1)).toEqual(idsOf(others.slice(0, 1)))
+    expect(await enqueueDue(1000)).toEqual(idsOf(others.slice(1)))
+    expect(await enqueueDue(1000)).toEqual([])
+    expect(await stateOf(first.timerId)).toBe('READY')
+    await transaction.query('COMMIT')
+    expect(await enqueueDue(1000)).toEqual(idsOf([first, second, third]))
+  })
+
+  test('leaves out only timers of new participants, if it is the first enqueue of one', async () => {
+    const [held, known] = [participantName(), participantName()]
+    await enqueue(db, { participantId: known })
+    const waiting = await createTimer(db, { participantId: held, dueAt: dueIn(2021) })
+    const others = [
+      await createTimer(db, { participantId: known, dueAt: dueIn(2022) }),
+      await createTimer(db, { dueAt: dueIn(2023) }),
+    ]
+    const transaction = await hold(held)
+    expect(await enqueueDue(1000)).toEqual(idsOf(others))
+    await transaction.query('ROLLBACK')
+    expect(await enqueueDue(1000)).toEqual([waiting.timerId])
+  })
+
+  test('fails if something other than a participant is locked (55P03)', async () => {
+    const { participantId } = await enqueue(db)
+    const { timerId } = await createTimer(db, { participantId })
+    const transaction = await openTransaction(db)
+    await transaction.query('LOCK TABLE payment_outbox_pending IN EXCLUSIVE MODE')
+    expect(await failureOf(enqueueDue(1000))).toMatchObject({ sqlstate: '55P03' })
+    await transaction.query('ROLLBACK')
+    expect(await enqueueDue(1000)).toEqual([timerId])
+  })
+
+  test('keeps the lock_timeout of its transaction', async () => {
+    await createTimer(db)
+    const transaction = await openTransaction(db, 'symphony_executor')
+    await enqueueDueTimers(transaction, 1000)
+    expect((await transaction.query('SHOW lock_timeout')).rows).toEqual([{ lock_timeout: '20s' }])
   })
 })
 

@@ -18,9 +18,11 @@ import {
   type SchedulerEvent,
   type SchedulerOptions,
 } from '../../libs/scheduler/index.js'
+import { enqueuePaymentOutbox } from '../../libs/outbox/index.js'
 import { nextSchedulerEvent } from '../../libs/scheduler/db.js'
 import { useTestDatabase } from '../support/database.js'
-import { enqueue, WORKER } from '../support/outboxItems.js'
+import { buildInstruction, enqueue, WORKER } from '../support/outboxItems.js'
+import { closeTransactions, openTransaction } from '../support/outboxStream.js'
 import { failureOf } from '../support/race.js'
 import {
   createJob,
@@ -189,6 +191,23 @@ describe('a round of SchedulerWorker', () => {
     expect(await enqueuedTimers()).toBe(2)
     await worker.start()
     await expect.poll(enqueuedTimers).toBe(5)
+  })
+
+  test('enqueues runs and timers of other participants while one participant is locked', async () => {
+    await enqueue(db, { participantId: 'locked' })
+    for (const participantId of ['locked', 'free']) {
+      await triggerJob(control(), await createJob(db, { participantId }))
+      await createTimer(db, { participantId })
+    }
+    const transaction = await openTransaction(db, 'symphony_ingest')
+    await enqueuePaymentOutbox(transaction, buildInstruction({ participantId: 'locked' }))
+    const { worker, events } = workerWith({})
+    const counts = { runsEnqueued: 1, timersEnqueued: 1, refused: 0, more: false }
+    expect(await worker.runOnce()).toMatchObject(counts)
+    expect(events.filter(({ type }) => type !== 'scheduler.enqueued')).toEqual([])
+    await transaction.query('COMMIT')
+    await closeTransactions()
+    expect(await worker.runOnce()).toMatchObject(counts)
   })
 
   test('emits scheduler.refused for a timer that the outbox refuses', async () => {

@@ -79,10 +79,13 @@ COMMENT ON FUNCTION check_scheduler_leases(text, uuid[], uuid[], text, text, int
 
 -- The task id is the instruction id and the key of the item, so that a repeat finds the first item. If the outbox
 -- refuses a message, the batch is enqueued again one by one, so that only the refused message fails.
+--
+-- While a batch waits for one participant, it blocks enqueues for others. The lock timeout bounds each such wait. It is
+-- shorter than deadlock_timeout (1 s by default), so that a deadlock ends this call and no call of an application.
 CREATE OR REPLACE FUNCTION enqueue_scheduled_messages(
   p_ids uuid[], p_participant_ids text[], p_topics text[], p_payloads jsonb[]
 ) RETURNS TABLE (message_id uuid, outbox_id uuid, error_message text)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT SET lock_timeout = '200ms'
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -114,7 +117,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION enqueue_scheduled_messages(uuid[], text[], text[], jsonb[]) IS
-  'Internal: enqueues scheduled messages in the outbox; returns the item, or the reason of a refusal.';
+  'Internal: enqueues scheduled messages in the outbox; returns the item, or the reason of a refusal. Raises 55P03 if '
+  'another transaction holds a participant for longer than 200 ms.';
 
 CREATE OR REPLACE FUNCTION next_scheduler_event(p_outbox_only boolean DEFAULT false)
 RETURNS TABLE (next_event_at timestamptz, observed_at timestamptz)

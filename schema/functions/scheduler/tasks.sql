@@ -57,6 +57,11 @@ $$;
 COMMENT ON FUNCTION release_expired_tasks(text) IS 'Internal: releases the tasks of a kind whose claim expired.';
 
 -- One transaction enqueues the message and ends the task, so that a crash neither loses nor duplicates it.
+--
+-- An enqueue locks the rows of its participants, and an application may hold such a row for minutes. The first attempt
+-- waits briefly for these rows (lock_timeout of enqueue_scheduled_messages), so that a participant with many short
+-- writers gets its turn. If that fails, tasks of locked participants are left for the next call and the batch is filled
+-- with others. The loop ends: each turn after the first leaves out one more participant, succeeds or raises.
 CREATE OR REPLACE FUNCTION enqueue_due_tasks(p_kind text, p_batch_size integer) RETURNS SETOF scheduler_tasks
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
@@ -65,35 +70,77 @@ AS $$
 DECLARE
   v_now timestamptz;
   v_due scheduler_tasks[];
+  v_has_waited boolean := false;
+  v_participants text[];
+  v_known text[];
+  v_free text[];
+  -- Participants whose tasks this call leaves out.
+  v_busy text[] := '{}';
 BEGIN
   PERFORM check_number('p_batch_size', p_batch_size, 1, 1000);
   PERFORM release_expired_tasks(p_kind);
   v_now := clock_timestamp();
-  v_due := ARRAY(
-    SELECT t FROM scheduler_tasks t
-    WHERE t.kind = p_kind AND t.state = 'READY' AND t.delivery = 'outbox' AND t.due_at <= v_now
-    ORDER BY t.due_at, t.task_id LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
-  IF cardinality(v_due) = 0 THEN
-    RETURN;
-  END IF;
-  RETURN QUERY
-  WITH enqueued AS MATERIALIZED (
-    SELECT m.message_id, m.outbox_id, m.error_message
-    FROM enqueue_scheduled_messages(
-      ARRAY(SELECT d.task_id FROM unnest(v_due) d), ARRAY(SELECT d.participant_id FROM unnest(v_due) d),
-      ARRAY(SELECT d.topic FROM unnest(v_due) d), ARRAY(SELECT d.payload FROM unnest(v_due) d)) m
-  ), ended AS (
-    UPDATE scheduler_tasks t
-    SET state = CASE WHEN e.outbox_id IS NULL THEN 'FAILED' ELSE 'ENQUEUED' END, outbox_id = e.outbox_id,
-      error_message = e.error_message, started_at = v_now, finished_at = clock_timestamp()
-    FROM enqueued e WHERE t.task_id = e.message_id
-    RETURNING t.*
-  )
-  SELECT n.* FROM ended n ORDER BY n.due_at, n.task_id;
+  LOOP
+    -- A task without a participant is never left out: the comparison gives null.
+    v_due := ARRAY(
+      SELECT t FROM scheduler_tasks t
+      WHERE t.kind = p_kind AND t.state = 'READY' AND t.delivery = 'outbox' AND t.due_at <= v_now
+        AND (t.participant_id <> ALL (v_busy)) IS NOT FALSE
+      ORDER BY t.due_at, t.task_id LIMIT p_batch_size FOR UPDATE SKIP LOCKED);
+    IF cardinality(v_due) = 0 THEN
+      RETURN;
+    END IF;
+    IF v_has_waited THEN
+      v_participants := ARRAY(
+        SELECT DISTINCT d.participant_id FROM unnest(v_due) d WHERE d.participant_id IS NOT NULL);
+      v_known := ARRAY(
+        SELECT s.participant_id FROM participant_outbox_sequences s
+        WHERE s.participant_id = ANY (v_participants));
+      -- Does not wait, so that no lock of an earlier turn can be part of a deadlock.
+      v_free := ARRAY(
+        SELECT s.participant_id FROM participant_outbox_sequences s
+        WHERE s.participant_id = ANY (v_known)
+        ORDER BY s.participant_id COLLATE "C" FOR NO KEY UPDATE SKIP LOCKED);
+      IF NOT v_known <@ v_free THEN
+        v_busy := v_busy || ARRAY(SELECT unnest(v_known) EXCEPT SELECT unnest(v_free));
+        CONTINUE;
+      END IF;
+    END IF;
+    BEGIN
+      -- The sort returns no row before all are enqueued.
+      RETURN QUERY
+      WITH enqueued AS MATERIALIZED (
+        SELECT m.message_id, m.outbox_id, m.error_message
+        FROM enqueue_scheduled_messages(
+          ARRAY(SELECT d.task_id FROM unnest(v_due) d), ARRAY(SELECT d.participant_id FROM unnest(v_due) d),
+          ARRAY(SELECT d.topic FROM unnest(v_due) d), ARRAY(SELECT d.payload FROM unnest(v_due) d)) m
+      ), ended AS (
+        UPDATE scheduler_tasks t
+        SET state = CASE WHEN e.outbox_id IS NULL THEN 'FAILED' ELSE 'ENQUEUED' END, outbox_id = e.outbox_id,
+          error_message = e.error_message, started_at = v_now, finished_at = clock_timestamp()
+        FROM enqueued e WHERE t.task_id = e.message_id
+        RETURNING t.*
+      )
+      SELECT n.* FROM ended n ORDER BY n.due_at, n.task_id;
+      RETURN;
+    EXCEPTION WHEN lock_not_available THEN
+      -- After the first turn this transaction holds the row of each participant that has one. The row of a first
+      -- enqueue that is not committed is invisible, so all participants without a row are left out. If there is none,
+      -- something else is locked.
+      IF v_has_waited THEN
+        IF v_participants <@ v_known THEN
+          RAISE;
+        END IF;
+        v_busy := v_busy || ARRAY(SELECT unnest(v_participants) EXCEPT SELECT unnest(v_known));
+      END IF;
+      v_has_waited := true;
+    END;
+  END LOOP;
 END
 $$;
 COMMENT ON FUNCTION enqueue_due_tasks(text, integer) IS
-  'Internal: enqueues due tasks of a kind in the outbox, in order. A refused task fails; the others do not.';
+  'Internal: enqueues due tasks of a kind in the outbox, in order. A refused task fails; the others do not. Tasks of '
+  'a participant that another transaction has locked wait for the next call.';
 
 CREATE OR REPLACE FUNCTION claim_tasks(
   p_kind text, p_batch_size integer, p_worker_id text, p_lease_seconds integer, p_topics text[]
