@@ -1,3 +1,4 @@
+import { SymphonyError } from '../core/index.js'
 import type { LedgerRow } from './LedgerRow.js'
 import { integerOf } from './record.js'
 
@@ -88,14 +89,21 @@ export function bookVerdicts({ unpaid, paidTwice, failedButPaid }: RailBookCompa
 /** Finds participants with a missing sequence number. Keeps one entry per participant. */
 export class Sequences {
   readonly #taken = new Map<string, { count: bigint; last: bigint }>()
+  readonly #max: number
 
-  add(row: LedgerRow): void {
+  constructor(max = ENTRIES_MAX) {
+    this.#max = max
+  }
+
+  add(row: Pick<LedgerRow, 'kind' | 'field'>): void {
     if (row.kind !== 'identity') return
     const participant = row.field('participant_id') ?? ''
     const number = integerOf(row.field('sequence_id'))
     const taken = this.#taken.get(participant)
-    if (taken === undefined) this.#taken.set(participant, { count: 1n, last: number })
-    else {
+    if (taken === undefined) {
+      requireRoom(this.#taken, this.#max, 'participants')
+      this.#taken.set(participant, { count: 1n, last: number })
+    } else {
       taken.count += 1n
       if (number > taken.last) taken.last = number
     }
@@ -117,39 +125,43 @@ export class Sequences {
  */
 export class RowNumbers {
   readonly #among: ReadonlySet<string> | undefined
-  /** Items with an identity and without a terminal attempt so far. */
-  readonly #open = new Set<string>()
+  readonly #max: number
+  /** Scopes, and items that are not complete. Items without attempts and events share one value. */
   readonly #subjects = new Map<string, SubjectNumbers>()
 
-  constructor(among?: ReadonlySet<string>) {
+  constructor(among?: ReadonlySet<string>, max = ENTRIES_MAX) {
     this.#among = among
+    this.#max = max
   }
 
-  add(row: LedgerRow): void {
-    const { kind, subject, number, ends } = row
+  add(row: Pick<LedgerRow, 'kind' | 'subject' | 'number' | 'ends'>): void {
+    const { kind, subject, ends } = row
     if (this.#among?.has(subject) === false) return
+    const known = this.#subjects.get(subject)
+    if (known === undefined) requireRoom(this.#subjects, this.#max, 'items without an outcome or with events')
     if (kind === 'identity') {
-      this.#open.add(subject)
+      this.#subjects.set(subject, known === undefined ? ONLY_IDENTITY : { ...known, isOpen: true })
       return
     }
-    const numbers = this.#subjects.get(subject) ?? {
-      attempt: { count: 0n, last: 0n },
-      event: { count: 0n, last: 0n },
-      terminals: 0,
-      isLate: false,
+    const number = Number(row.number)
+    const numbers = known === undefined || known === ONLY_IDENTITY ? { ...NO_ROWS, isOpen: known !== undefined } : known
+    if (kind === 'attempt') {
+      numbers.attempts += 1
+      numbers.lastAttempt = Math.max(numbers.lastAttempt, number)
+      if (!numbers.isOpen) numbers.isLate = true
+    } else {
+      numbers.events += 1
+      numbers.lastEvent = Math.max(numbers.lastEvent, number)
     }
-    numbers[kind].count += 1n
-    if (number > numbers[kind].last) numbers[kind].last = number
-    if (kind === 'attempt' && !this.#open.has(subject)) numbers.isLate = true
     if (ends) {
       numbers.terminals += 1
-      this.#open.delete(subject)
+      numbers.isOpen = false
     }
     // Drops an item with events only at an event: with the full trail, one follows the terminal attempt.
-    const isLast = kind === 'event' || numbers.event.count === 0n
+    const isLast = kind === 'event' || numbers.events === 0
     const isComplete = isLast && numbers.terminals === 1 && !numbers.isLate && !hasGap(numbers)
     if (this.#among === undefined && isComplete) this.#subjects.delete(subject)
-    else this.#subjects.set(subject, numbers)
+    else if (numbers !== known) this.#subjects.set(subject, numbers)
   }
 
   /**
@@ -170,16 +182,37 @@ export class RowNumbers {
   }
 }
 
+/**
+ * A flat object of numbers, because an export may have millions of pending items. A number above 2^53 loses digits, but
+ * still differs from every count.
+ */
 interface SubjectNumbers {
-  readonly attempt: { count: bigint; last: bigint }
-  readonly event: { count: bigint; last: bigint }
+  attempts: number
+  lastAttempt: number
+  events: number
+  lastEvent: number
   terminals: number
+  /** Whether the item has an identity and no terminal attempt so far. */
+  isOpen: boolean
   /** Whether an attempt came before the identity, or after a terminal attempt. */
   isLate: boolean
 }
 
-function hasGap({ attempt, event }: SubjectNumbers): boolean {
-  return attempt.count !== attempt.last || event.count !== event.last
+const NO_ROWS = { attempts: 0, lastAttempt: 0, events: 0, lastEvent: 0, terminals: 0, isOpen: false, isLate: false }
+const ONLY_IDENTITY: SubjectNumbers = Object.freeze({ ...NO_ROWS, isOpen: true })
+
+function hasGap({ attempts, lastAttempt, events, lastEvent }: SubjectNumbers): boolean {
+  return attempts !== lastAttempt || events !== lastEvent
+}
+
+/** V8 refuses more than 2^24 entries in a Set or Map with a RangeError. */
+const ENTRIES_MAX = 16_000_000
+
+function requireRoom({ size }: { readonly size: number }, max: number, content: string): void {
+  if (size < max) return
+  throw new SymphonyError('EXPORT_TOO_LARGE', `The export has more than ${max} ${content}; it cannot be verified.`, {
+    remedy: 'Verify the database, which has no such limit: symphony ledger verify, without --export.',
+  })
 }
 
 /**
