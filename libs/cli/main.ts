@@ -1,11 +1,11 @@
+import { hasCode } from '../core/index.js'
 import { COMMAND_NAMES, run } from './program.js'
 import { programName } from './terminal/installation.js'
-import { EXIT_OF, InterruptedError, type StopSignal } from './terminal/reportError.js'
+import { EXIT, EXIT_OF, InterruptedError, type StopSignal } from './terminal/reportError.js'
 import { Terminal } from './terminal/Terminal.js'
 
 /** Runs a command in this process: connects its streams, environment and signals, and sets the exit code. */
 export async function main(argv: readonly string[]): Promise<void> {
-  for (const stream of [process.stdout, process.stderr]) stream.on('error', endQuietlyWhenReaderIsGone)
   const terminal = new Terminal({
     stdout: process.stdout,
     stderr: process.stderr,
@@ -15,28 +15,35 @@ export async function main(argv: readonly string[]): Promise<void> {
   const interruption = new SignalHandler(() => {
     if (terminal.isInteractive) terminal.note('Stopping. Once more to stop at once.')
   })
+  let isOutputClosed = false
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.on('error', (error) => {
+      // Each write after the first fails, too.
+      if (!isOutputClosed && !hasCode(error, 'EPIPE')) throw error
+      isOutputClosed = true
+      interruption.stop('SIGPIPE')
+    })
+  }
   try {
+    const exitCode = await run(argv, { env: process.env, terminal, signal: interruption.signal })
     // Sets exitCode instead of calling process.exit(), which would cut off text still being written to a pipe.
-    process.exitCode = await run(argv, { env: process.env, terminal, signal: interruption.signal })
+    process.exitCode = exitCode === EXIT.ok && isOutputClosed ? EXIT.outputClosed : exitCode
   } finally {
     interruption.stopListening()
   }
 }
 
-/** Exits without an error if the reader of a pipe has exited, as in `symphony … | head`. */
-function endQuietlyWhenReaderIsGone(error: Error): void {
-  if ('code' in error && error.code === 'EPIPE') process.exit()
-  throw error
-}
-
-/** Aborts the command on the first SIGINT or SIGTERM, so that it can clean up. Exits at once on the second. */
+/**
+ * Aborts the command on the first SIGINT or SIGTERM, or when its output is closed, so that it can clean up. Exits at
+ * once on the second signal.
+ */
 export class SignalHandler {
   readonly #controller = new AbortController()
   readonly #onFirst: () => void
   readonly #listen = (signal: NodeJS.Signals): void => {
     if (!isStopSignal(signal)) return
     if (this.#controller.signal.aborted) process.exit(EXIT_OF[signal])
-    this.#controller.abort(new InterruptedError(signal))
+    this.stop(signal)
     this.#onFirst()
   }
 
@@ -48,6 +55,11 @@ export class SignalHandler {
 
   get signal(): AbortSignal {
     return this.#controller.signal
+  }
+
+  /** Aborts the command, unless it is aborted already. */
+  stop(signal: StopSignal): void {
+    this.#controller.abort(new InterruptedError(signal))
   }
 
   stopListening(): void {

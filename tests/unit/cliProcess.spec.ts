@@ -5,7 +5,10 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { Client } from 'pg'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { startEmbedded } from '../../embedded/index.js'
+import { readProposal } from '../../libs/outbox/index.js'
 import { builtPath } from '../support/builtPath.js'
+import { createTestDatabase } from '../support/database.js'
+import { createPerson, enqueueUnknown, propose } from '../support/outboxPeople.js'
 import { makeTestFolder, removeTestFolder } from '../support/server.js'
 
 const BIN = fileURLToPath(new URL('../../bin/symphony', import.meta.url))
@@ -17,8 +20,11 @@ interface Ended {
   readonly stderr: string
 }
 
-function spawnNode(args: readonly string[]): { readonly child: ChildProcess; readonly ended: Promise<Ended> } {
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+function spawnNode(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): { readonly child: ChildProcess; readonly ended: Promise<Ended> } {
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } })
   let [stdout, stderr] = ['', '']
   child.stdout.on('data', (chunk) => (stdout += String(chunk)))
   child.stderr.on('data', (chunk) => (stderr += String(chunk)))
@@ -115,8 +121,40 @@ test('a second signal ends a command that ignores the first', async () => {
   expect((await ended).exitCode).toBe(130)
 })
 
-test('a command ends silently with exit code 0 if its reader closes stdout', async () => {
-  const { child, ended } = spawnNode([BIN, '--help'])
-  child.stdout?.destroy()
-  expect(await ended).toMatchObject({ exitCode: 0, stderr: '' })
+describe('a command whose reader closes stdout', () => {
+  test('ends silently with exit code 0 if it is done by then', async () => {
+    const { child, ended } = spawnNode([BIN, '--help'])
+    child.stdout?.destroy()
+    expect(await ended).toMatchObject({ exitCode: 0, stderr: '' })
+  })
+
+  test('ends silently with exit code 141 if it was still reading', async () => {
+    const db = await createTestDatabase()
+    onTestFinished(() => db.drop())
+    const { child, ended } = spawnNode([BIN, 'status', '--watch'], { DATABASE_URL: db.url, SYMPHONY_SCHEMA: db.schema })
+    child.stdout?.destroy()
+    expect(await ended).toMatchObject({ exitCode: 141, stderr: '' })
+  })
+
+  test('stops deciding, names the proposals that it did not decide, and exits with 141', async () => {
+    const db = await createTestDatabase()
+    onTestFinished(() => db.drop())
+    const proposer = await createPerson(db, 'proposer')
+    const proposals: string[] = []
+    for (let count = 0; count < 6; count += 1) {
+      const { outboxId } = await enqueueUnknown(db)
+      proposals.push(await propose(proposer, outboxId, 'DISPATCHED'))
+    }
+    const { url } = await db.createLogin('approver', { roles: ['symphony_control'] })
+    const { child, ended } = spawnNode([BIN, 'approve', ...proposals], {
+      DATABASE_URL: url,
+      SYMPHONY_SCHEMA: db.schema,
+    })
+    child.stdout?.destroy()
+    const { exitCode, stderr } = await ended
+    const found = await Promise.all(proposals.map((id) => readProposal(db.as('symphony_control'), id)))
+    const open = found.filter((proposal) => proposal?.status === 'OPEN').map((proposal) => proposal?.proposalId)
+    expect(open.length).toBeGreaterThan(0)
+    expect({ exitCode, stderr }).toEqual({ exitCode: 141, stderr: `No answer for: ${open.join(' ')}\n` })
+  })
 })

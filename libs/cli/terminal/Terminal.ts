@@ -21,7 +21,7 @@ export interface Cli {
   readonly env: Readonly<Record<string, string | undefined>>
   readonly terminal: Terminal
   /**
-   * Aborts on SIGINT or SIGTERM, with an `InterruptedError` as the reason. A long-running command waits for the abort,
+   * Aborts on SIGINT or SIGTERM, or when the output is closed, with an `InterruptedError` as the reason. A long-running command waits for the abort,
    * cleans up and returns. Any other command throws the reason.
    */
   readonly signal: AbortSignal

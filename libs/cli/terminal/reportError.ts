@@ -13,6 +13,8 @@ export function reportError(error: unknown, { terminal, json, debug }: ReportOpt
   if (error instanceof CommanderError && error.exitCode === 0) return EXIT.ok
   // Commander has printed the help, because no command was given.
   if (error instanceof CommanderError && error.code === 'commander.help') return EXIT.usage
+  // The user closed the output, as in `symphony … | head`, and expects no message.
+  if (error instanceof InterruptedError && error.exitCode === EXIT.outputClosed) return EXIT.outputClosed
   const described = describe(error)
   if (json) terminal.note(JSON.stringify({ error: described }))
   else for (const line of lines(described, terminal)) terminal.note(line)
@@ -113,6 +115,7 @@ export const EXIT = Object.freeze({
   usage: 2,
   unavailable: 3,
   interrupted: 130,
+  outputClosed: 141,
   terminated: 143,
 })
 
@@ -123,6 +126,8 @@ Exit codes:
   2    the command line is wrong; nothing was done
   3    no database: it is not running, starting up or shutting down, not reachable, or does not exist
   130  interrupted (SIGINT) before the command was done
+  141  the reader of the output closed it, as head does, before the command was done; before you repeat a command that
+       changes something, check what it has changed
   143  terminated (SIGTERM) before the command was done`
 
 /** Error codes for an unreachable database. A script may start the database and repeat the command. */
@@ -148,7 +153,7 @@ const USAGE_CODES: ReadonlySet<string> = new Set([
   'VAULT_KEYS_MISSING',
 ])
 
-export const EXIT_OF = { SIGINT: EXIT.interrupted, SIGTERM: EXIT.terminated } as const
+export const EXIT_OF = { SIGINT: EXIT.interrupted, SIGPIPE: EXIT.outputClosed, SIGTERM: EXIT.terminated } as const
 
 export type StopSignal = keyof typeof EXIT_OF
 
