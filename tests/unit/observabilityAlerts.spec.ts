@@ -312,7 +312,7 @@ test('SymphonyStatusMissing fires after five minutes without an answer of the da
   expect(await watch.evaluate(undefined)).toMatchObject([{ name: 'SymphonyStatusMissing', state: 'firing' }])
 })
 
-test('symphony ledger verify writes its result as a metric and as a row in the database', async () => {
+test('symphony ledger verify prints and records its result, and writes it as a metric if it can', async () => {
   await withTestDatabase(async (own) => {
     const { url } = await own.createLogin('auditor', { roles: ['symphony_auditor'] })
     const folder = await mkdtemp(join(tmpdir(), 'symphony-textfile-'))
@@ -323,18 +323,24 @@ test('symphony ledger verify writes its result as a metric and as a row in the d
     await sealLedger(own)
     expect(await symphony(verify)).toMatchObject({ exitCode: 0 })
     expect(await readFile(textfile, 'utf8')).toMatch(/^ledger_chain_breaks 0$/m)
+    const unwritable = [...verify.slice(0, -1), join(folder, 'missing', 'symphony.prom')]
+    const unwritten = await symphony(unwritable)
+    expect(unwritten).toMatchObject({ exitCode: 1, stdout: expect.stringMatching(/holds +I9 /) })
+    expect(unwritten.stderr).toMatch(/TEXTFILE_UNWRITABLE .*missing.*because.*what to do Create its folder/s)
     await own.queryNoRole('ALTER TABLE payment_outbox_identities DISABLE TRIGGER ALL')
     await own.queryNoRole(`UPDATE payment_outbox_identities SET rail_type = 'another' WHERE outbox_id = $1`, [outboxId])
     expect(await symphony(verify)).toMatchObject({ exitCode: 1 })
     expect(await readFile(textfile, 'utf8')).toMatch(/^ledger_chain_breaks [1-9]/m)
+    const broken = await symphony(unwritable)
+    expect(broken).toMatchObject({ exitCode: 1, stdout: expect.stringContaining(outboxId) })
+    expect(broken.stderr).toMatch(/missing.* cannot be written\. ENOENT.*LEDGER_BROKEN/s)
     expect(await readdir(folder)).toEqual(['symphony.prom'])
     const { rows } = await own.queryNoRole(
       'SELECT verified_by LIKE $1 AS own, rows_checked::int, break_count > 0 AS broken FROM ledger_verifications ORDER BY verified_at',
       ['%auditor%'],
     )
-    expect(rows).toEqual([
-      { own: true, rows_checked: 1, broken: false },
-      { own: true, rows_checked: 1, broken: true },
-    ])
+    expect(rows).toEqual(
+      [false, false, true, true].map((isBroken) => ({ own: true, rows_checked: 1, broken: isBroken })),
+    )
   })
 })

@@ -11,11 +11,14 @@ import { checkpointsOf, readRailEffects, textFlag, withLedger, withProgress } fr
 export async function runVerify(flags: GivenFlags, cli: Cli): Promise<void> {
   const folder = textFlag(flags, 'export')
   const report = folder === undefined ? await verifyDatabase(flags, cli) : await verifyExport(folder, flags, cli)
-  const textfile = textFlag(flags, 'textfile')
-  if (textfile !== undefined) await writeLedgerMetrics(textfile, report.chain)
   if (flags['json'] === true) cli.terminal.printJson(report)
   else printReport(report, cli)
+  const textfile = textFlag(flags, 'textfile')
+  const unwritten = textfile === undefined ? undefined : await writeTextfile(textfile, report)
+  // A finding is more important than the file.
+  if (unwritten !== undefined && !report.ok) cli.terminal.note(`${unwritten.message} ${messageOf(unwritten.cause)}`)
   requireSound(report)
+  if (unwritten !== undefined) throw unwritten
 }
 
 async function verifyDatabase(flags: GivenFlags, cli: Cli): Promise<AuditReport> {
@@ -35,8 +38,7 @@ async function record(ledger: Ledger, report: AuditReport, { terminal }: Cli): P
   try {
     await ledger.record(report)
   } catch (error) {
-    const cause = error instanceof Error ? error.message : String(error)
-    terminal.note(`The result is not recorded, so no alert shows it: ${cause}`)
+    terminal.note(`The result is not recorded, so no alert shows it: ${messageOf(error)}`)
   }
 }
 
@@ -109,6 +111,19 @@ function requireSound({ ok, invariants, chain }: AuditReport): void {
   )
 }
 
+/** Writes the metrics. Returns the error if the file cannot be written, so that the caller reports findings first. */
+async function writeTextfile(file: string, { chain }: AuditReport): Promise<SymphonyError | undefined> {
+  try {
+    await writeLedgerMetrics(file, chain)
+    return undefined
+  } catch (error) {
+    return new SymphonyError('TEXTFILE_UNWRITABLE', `The textfile ${file} cannot be written.`, {
+      cause: error,
+      remedy: 'Create its folder, give this user the right to write there, and free disk space; then verify again.',
+    })
+  }
+}
+
 /**
  * Writes metrics for the textfile collector of node_exporter, because Prometheus cannot scrape a finished job. The
  * rename is atomic: a reader sees the old or the new file.
@@ -118,4 +133,8 @@ async function writeLedgerMetrics(file: string, found: VerifiedLedger): Promise<
   new LedgerMetrics(registry).onVerified(found, systemClock.now())
   await writeFile(`${file}.new`, await registry.metrics(), { mode: 0o644 })
   await rename(`${file}.new`, file)
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
 }
