@@ -68,6 +68,11 @@ async function file(content: string): Promise<string> {
   return path
 }
 
+test('symphony contradictions list refuses --before without an id with a usage error', async () => {
+  const { exitCode, stderr } = await command(['contradictions', 'list', '--before', 'x'])
+  expect({ exitCode, stderr }).toEqual({ exitCode: 2, stderr: expect.stringContaining('before: expected a UUID') })
+})
+
 describe('symphony enqueue', () => {
   const payload = '{"amount":"12.50","currency":"EUR"}'
 
@@ -104,6 +109,7 @@ describe('symphony enqueue', () => {
     [['--file', 'x', '--rail', 'r'], '--rail: expected either this or --file'],
     [['--file', 'x', '--not-before', '2026-01-31T12:00:00Z'], '--not-before: expected either this or --file'],
     [['--file', '/nowhere/at/all'], '/nowhere/at/all cannot be read'],
+    [['--file', '/'], 'expected a file, got a folder'],
   ])('refuses %j with a usage error that names the option', async (words, message) => {
     const { exitCode, stderr } = await command(['enqueue', ...words])
     expect(exitCode).toBe(2)

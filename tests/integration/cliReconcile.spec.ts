@@ -174,6 +174,13 @@ describe('symphony reconcile', () => {
     expect(output).toMatchObject({ exitCode, stderr: expect.stringContaining(message) })
   })
 
+  test('refuses a folder as statement with a usage error (FILE_UNREADABLE)', async () => {
+    const words = ['reconcile', '--rail', 'bank', '--statement', '/', '--format', 'ndjson']
+    const { exitCode, stderr } = await command(words)
+    expect(exitCode).toBe(2)
+    expect(stderr).toMatch(/FILE_UNREADABLE .*expected a file, got a folder/s)
+  })
+
   test('names the line of an invalid statement and records nothing (STATEMENT_INVALID)', async () => {
     const rail = `bank-${randomUUID()}`
     const file = await fileOf(`${line('x')}{"amount":1}\n`)

@@ -93,7 +93,16 @@ describe('AlertEvaluator', () => {
   })
 })
 
+const summaryOf = (alertDueSeconds: number) =>
+  alertRules({ ...ALERT_THRESHOLDS, alertDueSeconds }).find(({ name }) => name === 'SymphonyOldestPendingAge')?.summary
+
 describe('thresholds of alert rules', () => {
+  test('are printed in hours, minutes or seconds', () => {
+    expect([0, 90, 300, 7_200].map(summaryOf)).toEqual(
+      ['0 s', '90 s', '5 min', '2 h'].map((span) => expect.stringContaining(`due for more than ${span},`)),
+    )
+  })
+
   const rules = alertRules({ ...ALERT_THRESHOLDS, alertDueSeconds: 7_200 })
 
   test('change the condition and summary of a rule, and the Prometheus rules', () => {

@@ -6,6 +6,7 @@ import {
   completeOutboxAttempts,
   placeOutboxHold,
   readContradictionPage,
+  readProposalPage,
   readOutboxStatus,
   recordLateOutcome,
   reviewOutboxContradiction,
@@ -147,6 +148,16 @@ describe('a review of a contradiction', () => {
       sqlstate: '22023',
     })
   })
+})
+
+test('a page of contradictions or proposals after something other than an id is refused', async () => {
+  const page = { before: 'x', limit: 1 }
+  for (const refused of [
+    readContradictionPage(readonly(), { ...page, reviewed: false }),
+    readProposalPage(readonly(), { ...page, status: 'OPEN' }),
+  ]) {
+    await expect(refused).rejects.toMatchObject({ code: 'INVALID_ARGUMENT', argument: 'before' })
+  }
 })
 
 test('SymphonyEndingContradicted fires until every contradiction is reviewed', async () => {

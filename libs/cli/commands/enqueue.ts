@@ -1,4 +1,3 @@
-import { open } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import type { Command } from 'commander'
 import {
@@ -22,6 +21,7 @@ import {
 } from '../../outbox/index.js'
 import type { KnownContracts } from '../../rails/index.js'
 import { withTarget } from '../database/target.js'
+import { openInput } from '../operator/openInput.js'
 import { withProtection } from '../processes/rails.js'
 import { flagOf, jsonOption } from '../settings/options.js'
 import { addSettings, resolveSettings, type GivenFlags } from '../settings/resolveSettings.js'
@@ -285,13 +285,8 @@ async function openSource(file: string): Promise<Source> {
   if (file === '-') {
     return { lines: createInterface({ input: process.stdin, crlfDelay: Infinity }), bytes: 0, close: async () => {} }
   }
-  try {
-    const handle = await open(file)
-    const { size } = await handle.stat()
-    return { lines: handle.readLines(), bytes: size, close: () => handle.close() }
-  } catch (error) {
-    throw new SymphonyError('FILE_UNREADABLE', `${file} cannot be read.`, { cause: error })
-  }
+  const { handle, size } = await openInput(file)
+  return { lines: handle.readLines(), bytes: size, close: () => handle.close() }
 }
 
 const BATCH = 500

@@ -1,5 +1,3 @@
-import { createReadStream } from 'node:fs'
-import { stat } from 'node:fs/promises'
 import { Option, type Command } from 'commander'
 import { InvalidArgumentError, parseTimestamp, SymphonyError } from '../../core/index.js'
 import type { Database } from '../../db/index.js'
@@ -12,6 +10,7 @@ import {
   type ReconcileOptions,
 } from '../../reconciliation/index.js'
 import { withTarget } from '../database/target.js'
+import { openInput } from '../operator/openInput.js'
 import { describeFinding } from '../operator/wording.js'
 import { withProtection } from '../processes/rails.js'
 import { addExamples, jsonOption, parseWholeNumber } from '../settings/options.js'
@@ -150,10 +149,11 @@ const DAY_MS = 86_400_000
 /** Yields the chunks of the `--statement` file and shows the progress. `-` reads standard input, without progress. */
 async function* readFile(path: string, { terminal }: Cli): AsyncGenerator<Uint8Array> {
   if (path === '-') return yield* process.stdin
-  const bar = new ProgressBar(terminal, (await stat(path).catch(refuseFile(path))).size)
+  const { handle, size } = await openInput(path)
+  const bar = new ProgressBar(terminal, size)
   let bytes = 0
   try {
-    for await (const chunk of createReadStream(path, { highWaterMark: CHUNK_BYTES })) {
+    for await (const chunk of handle.createReadStream({ highWaterMark: CHUNK_BYTES })) {
       yield chunk
       bytes += chunk.length
       bar.show(bytes, 'bytes read')
@@ -164,12 +164,6 @@ async function* readFile(path: string, { terminal }: Cli): AsyncGenerator<Uint8A
 }
 
 const CHUNK_BYTES = 1_048_576
-
-function refuseFile(path: string): (error: unknown) => never {
-  return (error) => {
-    throw new SymphonyError('FILE_UNREADABLE', `${path} cannot be read.`, { cause: error })
-  }
-}
 
 function printResult(result: Reconciliation, { terminal }: Cli): void {
   const { runId, repeated, dryRun, railType, entries, periodFrom, periodTo, counts, otherRails, findings } = result

@@ -384,6 +384,7 @@ export const ALERT_RULES: readonly AlertRule[] = alertRules(ALERT_THRESHOLDS)
 
 /** Formats seconds: `90 s`, `5 min`, `24 h`. */
 function span(seconds: number): string {
+  if (seconds === 0) return '0 s'
   if (seconds % 3_600 === 0) return `${seconds / 3_600} h`
   return seconds % 60 === 0 ? `${seconds / 60} min` : `${seconds} s`
 }

@@ -152,7 +152,7 @@ export async function readProposalPage(role: Queryable, search: ProposalSearch):
      WHERE q.status = $1 AND ($2::text[] IS NULL OR i.participant_id = ANY ($2))
        AND q.proposal_id < $3::uuid
      ORDER BY q.proposal_id DESC LIMIT $4`,
-    [status, participants ?? null, before ?? LAST_UUID, boundedInteger('limit', limit, PAGE)],
+    [status, participants ?? null, requiredUuid('before', before ?? LAST_UUID), boundedInteger('limit', limit, PAGE)],
   )
   return rows
 }
@@ -182,7 +182,7 @@ export async function readContradictionPage(
     `${contradictions(role)}
      WHERE (c.reviewed_at IS NOT NULL) = $1 AND ($2::text[] IS NULL OR i.participant_id = ANY ($2)) AND c.event_id < $3::uuid
      ORDER BY c.event_id DESC LIMIT $4`,
-    [reviewed, participants ?? null, before ?? LAST_UUID, boundedInteger('limit', limit, PAGE)],
+    [reviewed, participants ?? null, requiredUuid('before', before ?? LAST_UUID), boundedInteger('limit', limit, PAGE)],
   )
   return rows
 }
