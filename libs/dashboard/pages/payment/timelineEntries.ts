@@ -100,6 +100,7 @@ const EVENT_STYLES: Readonly<Record<string, EventStyle>> = {
     'held',
     'Another person must approve it; two must after a reconciliation, or for a payment entered above a limit that asks for two.',
   ),
+  DECISION_APPROVED: style('First approval', 'info', 'held', 'One more person must approve it.'),
   DECISION_WITHDRAWN: style('Proposal withdrawn', 'failed', 'wait', null),
   REDRIVE_PROPOSED: style('Redrive proposed', 'info', 'held', 'Another person must approve it.'),
   REDRIVE_CREATED: style('Redriven', 'retry', 'flight', 'Sent again as a new payment, which refers to this one.'),
