@@ -13,6 +13,7 @@ import {
 } from '../rails/index.js'
 import type { HandlerTransaction } from './HandlerTransaction.js'
 import type { LeasedItem } from './LeasedItem.js'
+import { isOutcomeMessage, outcomeSchema } from './paymentOutcome.js'
 import type { AttemptOutcome, ClaimedItem } from './types.js'
 
 /** Next step for a leased item after its dispatch. */
@@ -90,6 +91,11 @@ export async function dispatchItem(
       errorMessage: check.message,
       action: 'not_sent',
     })
+  }
+  if (rail.payload === outcomeSchema && !isOutcomeMessage(item)) {
+    // The handler books what the message says, so a forged one could claim that a payment was paid.
+    const errorMessage = 'the topic has outcomeSchema: expected an outcome that Symphony sent'
+    return complete(item, { state: 'FAILED', errorCode: 'INVALID_PAYLOAD', errorMessage, action: 'not_sent' })
   }
   if (leased.trustedForMs < hooks.leaseNeededMs(rail)) return { kind: 'release' }
   if (rail.onUnknown === 'hold') {

@@ -104,6 +104,7 @@ export {
   readPauses,
   readPausesOf,
   readRailFields,
+  readTopicsAmong,
   readRailQueues,
   readServerVersion,
   readThroughput,

@@ -46,6 +46,14 @@ export const outcomeSchema: StandardSchema<PaymentOutcome> = Object.freeze({
   }),
 })
 
+/** Returns whether Symphony itself sent a message about an outcome: enqueue refuses such ids from others. */
+export function isOutcomeMessage({ instructionId }: { readonly instructionId: string }): boolean {
+  return instructionId.startsWith(OUTCOME_PREFIX)
+}
+
+/** Prefix of the instruction id of outcome messages. The key is the number of the outcome. */
+export const OUTCOME_PREFIX = '~outcomes~'
+
 function isOutcome(value: unknown): boolean {
   return (
     isObject(value) &&

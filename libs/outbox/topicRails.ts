@@ -1,6 +1,7 @@
 import { InvalidArgumentError, isPermanentFailure, requiredId, type JsonObject } from '../core/index.js'
 import type { Tx } from '../db/index.js'
 import { guardListener } from '../worker/index.js'
+import { isOutcomeMessage, OUTCOME_PREFIX } from './paymentOutcome.js'
 import type { Rail, RailAnswer, RailContext, RailRequest, StandardSchema } from '../rails/index.js'
 
 /**
@@ -144,12 +145,9 @@ export function messageIdOf({
   instructionId,
   idempotencyKey,
 }: Pick<RailRequest, 'instructionId' | 'idempotencyKey'>): string {
-  if (!instructionId.startsWith(OUTCOME_PREFIX)) return instructionId
+  if (!isOutcomeMessage({ instructionId })) return instructionId
   return `${instructionId.slice(OUTCOME_PREFIX.length)}/${Number.parseInt(idempotencyKey, 10)}`
 }
-
-/** Prefix of the instruction id of outcome messages, which enqueue refuses. The key is the number of the outcome. */
-const OUTCOME_PREFIX = '~outcomes~'
 
 function declarationOf<Payload extends object>(topic: string, handler: unknown): TopicDeclaration<Payload> {
   const declared = typeof handler === 'function' ? { handle: handler } : handler

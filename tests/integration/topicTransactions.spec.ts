@@ -411,6 +411,19 @@ test('a handler with outcomeSchema gets a PaymentOutcome, with the message id OU
   expect(await effectsOf({ messageId })).toBe(1)
 })
 
+test('a topic with outcomeSchema fails an outcome that Symphony did not send, without its handler', async () => {
+  const payload = { outboxId: 'o', state: 'DISPATCHED', outcomeNo: 1, instructionId: 'of-another' }
+  const forged = await enqueue(db, { railType: topic, payload })
+  const received: unknown[] = []
+  const rails = topicRails({
+    [topic]: { payload: outcomeSchema, handle: async (message: unknown) => void received.push(message) },
+  })
+  const relayer = new OutboxRelayer(worker.database, loadRails(rails), { handlerRole: shop.name, listen: false })
+  expect(await relayer.runOnce()).toMatchObject({ failed: 1 })
+  expect(received).toEqual([])
+  expect(await attemptRows(db, forged.outboxId)).toMatchObject([{ state: 'FAILED', error_code: 'INVALID_PAYLOAD' }])
+})
+
 test('outcomeSchema refuses a message that is no outcome, and accepts unknown states and fields', async () => {
   const outcome = { outboxId: 'o', state: 'SETTLED', outcomeNo: 1, later: true }
   expect(await isRefused(outcome)).toBe(false)

@@ -13,11 +13,12 @@ import {
 import { AlertNotifier, DATABASE_AWAY, STOPS_DISPATCH } from '../../libs/cli/processes/AlertNotifier.js'
 import { ALERT_RULES, ALERT_TOPIC, type Alert } from '../../libs/observability/index.js'
 import type { RailRequest } from '../../libs/rails/index.js'
+import { enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
 import { Symphony } from '../../libs/symphony/index.js'
 import { closeAfterAll } from '../support/afterAll.js'
 import { symphony } from '../support/commandLine.js'
 import { useTestDatabase } from '../support/database.js'
-import { claim, complete } from '../support/outboxItems.js'
+import { buildInstruction, claim, complete } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { portOf } from '../support/portOf.js'
 import { startRailServer } from '../support/railServer.js'
@@ -283,6 +284,7 @@ describe('an alert with --notify', () => {
   test.each([
     ['another participant', { participantId: 'shop' }],
     ['another instruction id', { instructionId: 'alert:own:SymphonyPaymentsHeld:2:firing' }],
+    ['an id outside its stream', { instructionId: 'U', payload: { ...NOTICE, id: 'U' } }],
     ['a payload that is no notice', { payload: { ...NOTICE, summary: 1 } }],
   ])('is not sent if its message has %s', async (_, change) => {
     const channel = channelOf('json', { name: 'ops' })
@@ -290,6 +292,24 @@ describe('an alert with --notify', () => {
     expect(await dispatch(channel, own)).toMatchObject({ outcome: 'success' })
     expect(await dispatch(channel, { ...own, ...change })).toMatchObject({ outcome: 'terminal', code: 'NO_NOTICE' })
     expect(bodies()).toHaveLength(1)
+  })
+
+  test('is sent after another participant of the outbox has sent a message to its stream', async () => {
+    const channel = channelOf('json')
+    const key = `alert:${channel.name}:${HELD}`
+    let firing = [HELD]
+    const notifier = notifierOf({ channel, firing: () => firing })
+    await notifier.runOnce()
+    firing = []
+    for (let round = 0; round < 2; round += 1) await notifier.runOnce()
+    for (const railType of ['foreign', ALERT_TOPIC]) {
+      const foreign = { ...buildInstruction({ participantId: key, railType }), payload: {} }
+      await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [foreign], { isMessage: true })
+    }
+    firing = [HELD]
+    expect(await notifier.runOnce()).toEqual({ enqueued: 1, sentDirectly: 0 })
+    for (let round = 0; round < 2; round += 1) await work(channel)
+    expect(bodies().map(({ id }) => id)).toEqual([`${key}:1:firing`, `${key}:1:resolved`, `${key}:2:firing`])
   })
 
   test('is tried again later by a worker whose file does not have its channel', async () => {

@@ -2,13 +2,15 @@ import { createServer } from 'node:net'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { ApiKeys, newApiKey, SCOPES } from '../../libs/access/index.js'
 import type { Clock } from '../../libs/core/index.js'
+import { call } from '../../libs/db/index.js'
 import type { Route } from '../../libs/http/index.js'
 import { EXAMPLE } from '../../libs/http/routes/examples.js'
+import { enqueuePaymentOutboxBatch } from '../../libs/outbox/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { rowHashes } from '../support/fingerprint.js'
 import { createKey, bodyOf, openHttpFixture, problemOf, TOKEN, type HttpFixture } from '../support/httpFixture.js'
 import { bodyText, resolveExampleIds, seedExamples, type ExampleIds } from '../support/httpExamples.js'
-import { enqueue } from '../support/outboxItems.js'
+import { buildInstruction, enqueue } from '../support/outboxItems.js'
 
 /**
  * Tests that every route refuses invalid and insufficient keys. The routes come from the server, so none is left out.
@@ -254,6 +256,45 @@ describe('an API key sent to the HTTP server', () => {
       `SELECT instruction_id FROM payment_outbox_identities WHERE instruction_id LIKE 'bound-%'`,
     )
     expect(rows).toEqual([{ instruction_id: 'bound-1' }])
+  })
+
+  test('sends no payment to a topic that a worker has declared, whose handler would trust it', async () => {
+    await call(db.as('symphony_executor'), 'declare_outbox_rail', ['orders', false, '{}', 'w', true])
+    const { key } = await createKey(db, { scopes: ['ingest'], owner: 'shop', participants: ['mine'] })
+    const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' }
+    const forged = {
+      instructionId: 'forged',
+      participantId: 'mine',
+      railType: 'orders',
+      payload: { state: 'DISPATCHED' },
+    }
+    for (const [path, body] of [
+      ['/v1/instructions', forged],
+      ['/v1/instructions/batch', { instructions: [forged] }],
+      ['/v1/instructions/propose', { ...forged, reason: 'a test' }],
+    ] as const) {
+      const request = {
+        method: 'POST',
+        headers: { ...headers, 'idempotency-key': 'forged' },
+        body: JSON.stringify(body),
+      }
+      expect(await problemOf(await fixture.call(path, request))).toMatchObject({ code: 'PARTICIPANT_REFUSED' })
+    }
+    const { rows } = await db.queryNoRole(`SELECT 1 FROM payment_outbox_identities WHERE rail_type = 'orders'`)
+    expect(rows).toEqual([])
+  })
+
+  test('reads an instruction of its participant behind 1,000 items of another with the same id', async () => {
+    const instructionId = 'crowded'
+    const { outboxId } = await enqueue(db, { instructionId, participantId: 'mine-too' })
+    const others = Array.from({ length: 1_000 }, (_, n) =>
+      buildInstruction({ instructionId, idempotencyKey: `x${n}`, participantId: 'others' }),
+    )
+    await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), others)
+    const { key } = await createKey(db, { scopes: ['read'], owner: 'shop', participants: ['mine-too'] })
+    const headers = { authorization: `Bearer ${key}` }
+    const answer = await fixture.call(`/v1/instructions/${instructionId}`, { headers })
+    expect(await answer.json()).toMatchObject({ items: [{ outboxId }] })
   })
 
   test('sees only items of its participants in lists, searches and proposals', async () => {

@@ -1,7 +1,8 @@
+import { randomUUID } from 'node:crypto'
 import { beforeAll, expect, test } from 'vitest'
 import { closeAfterAll } from '../support/afterAll.js'
 import { useTestDatabase } from '../support/database.js'
-import { createKey, bodyOf, openHttpFixture, problemOf } from '../support/httpFixture.js'
+import { createKey, bodyOf, openHttpFixture, problemOf, TOKEN } from '../support/httpFixture.js'
 import { rewindEpoch } from '../support/outboxEpochs.js'
 import { claim, enqueue, enqueueAndClaim } from '../support/outboxItems.js'
 import { createTimer } from '../support/scheduled.js'
@@ -134,4 +135,21 @@ test('a pause of kind all stops every claim, and the status shows its author and
   })
   expect(await bodyOf(await ask('/v1/pauses/resume', { kind: 'all', reason: 'done' }))).toEqual({ changed: true })
   expect(await claim(db, railType)).toHaveLength(1)
+})
+
+test.each([
+  ['PUT', `/v1/timers/${randomUUID()}`, { dueAt: '2020-01-01T00:00:00Z' }],
+  ['PUT', '/v1/jobs/forged', { cron: '0 2 * * *' }],
+])('%s %s answers 422 for the topic and the participants of alert notices', async (method, path, rest) => {
+  const put = (body: object) =>
+    fixture.call(path, {
+      method,
+      headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ topic: 'notes', payload: {}, ...rest, ...body }),
+    })
+  for (const [argument, value] of [
+    ['topic', 'symphony.alerts'],
+    ['participantId', 'alert:ops:SymphonyPaymentsHeld'],
+  ] as const)
+    expect(await problemOf(await put({ [argument]: value }))).toMatchObject({ status: 422, argument })
 })

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { ApiKeys } from '../../libs/access/index.js'
 import { openDatabase } from '../../libs/db/index.js'
+import type { Identity } from '../../libs/http/access/Identity.js'
 import type { ItemsEvent } from '../../libs/http/index.js'
 import { SseConnections } from '../../libs/http/stream/SseConnections.js'
 import { useTestDatabase } from '../support/database.js'
@@ -22,6 +23,16 @@ import { openConnection, untilTableWaits } from '../support/race.js'
 import { TcpProxy } from '../support/tcpProxy.js'
 
 const db = await useTestDatabase()
+
+const RESTRICTED: Identity = {
+  via: 'key',
+  owner: 'shop',
+  keyScope: 'shop',
+  scopes: ['read'],
+  participants: ['none'],
+  apiKey: null,
+  expiresAt: null,
+}
 
 /** Opens a server that polls often, so that tests are quick. */
 async function quickStage(options: HttpFixtureOptions = {}): Promise<HttpFixture> {
@@ -216,7 +227,7 @@ test('a stream gets its events while the key of another stream is checked withou
   })
   const checks = [() => new Promise<boolean>(() => {}), () => Promise.resolve(true)]
   const server = createServer((_request, response) => {
-    connections.add({ participants: ['none'] }, response, checks.shift()!)
+    connections.add(RESTRICTED, response, checks.shift()!)
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   onTestFinished(() => void server.close())
@@ -226,4 +237,13 @@ test('a stream gets its events while the key of another stream is checked withou
   for (const client of clients) onTestFinished(() => client.leave())
   for (const client of clients)
     await expect.poll(() => client.dataOf('looked').length, POLL_OPTIONS).toBeGreaterThan(10)
+})
+
+test('a key restricted to participants opens at most a quarter of streamsMax', async () => {
+  const fixture = await quickStage({ limits: { streamsMax: 4 } })
+  const { key } = await createKey(db, { scopes: ['read'], owner: 'eve', participants: ['p-1'] })
+  const other = await createKey(db, { scopes: ['read'], owner: 'finn', participants: ['p-2'] })
+  const statuses = []
+  for (const token of [key, key, other.key, TOKEN, TOKEN]) statuses.push((await listen(fixture, token)).response.status)
+  expect(statuses).toEqual([200, 503, 200, 200, 200])
 })

@@ -158,9 +158,13 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
 
   async #readLast(key: string): Promise<LastNotice> {
     const readonly = this.#options.database.as('symphony_readonly')
-    const { ids } = await searchParticipant(readonly, key, { kind: 'message', limit: 1 })
-    const [item] = await readItemViews(readonly, ids)
-    return item === undefined ? NEVER : lastNoticeOf(item)
+    const { ids } = await searchParticipant(readonly, key, { kind: 'message', limit: LAST_MESSAGES })
+    // Skips messages that others sent to this participant, in SQL or by a job.
+    const last = (await readItemViews(readonly, ids)).find(
+      ({ instructionId, railType }) =>
+        railType === ALERT_TOPIC && instructionId.startsWith(`${key}:`) && NOTICE_ID.test(instructionId),
+    )
+    return last === undefined ? NEVER : lastNoticeOf(last)
   }
 
   /** Enqueues a notice. Returns its outbox id, or undefined if another process has enqueued this notice. */
@@ -255,6 +259,8 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
 /** Number of rounds in a row in which a firing alert may be missing. The next round without the alert ends it. */
 const MISSING_ROUNDS = 1
 const SEND_ATTEMPTS = 3
+/** Number of messages among which the last notice is searched. */
+const LAST_MESSAGES = 50
 const SEND_PAUSE_MS = 500
 
 interface Step {

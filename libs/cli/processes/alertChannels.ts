@@ -61,7 +61,7 @@ export function alertRail(channels: readonly AlertChannel[]): Rail {
     timeoutMs: SEND_MS + 1_000,
     dispatch: async ({ payload, compactReference, instructionId, participantId }, { signal }) => {
       const isOwn = isNotice(payload) && participantId === noticeStream(payload.channel, payload.alert)
-      if (!isOwn || payload.id !== instructionId) {
+      if (!isOwn || payload.id !== instructionId || !instructionId.startsWith(`${participantId}:`)) {
         return { outcome: 'terminal', code: 'NO_NOTICE', message: 'not a notice of Symphony' }
       }
       const channel = channels.find(({ name }) => name === payload.channel)

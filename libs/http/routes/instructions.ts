@@ -8,14 +8,15 @@ import {
   RailWarnings,
   readAttemptViews,
   readInstructionIds,
+  readTopicsAmong,
   readItemViews,
   type AttemptView,
   type EnqueuedItem,
   type ItemView,
   type OutboxInstruction,
 } from '../../outbox/index.js'
-import { ALERT_TOPIC, NOTICE_PREFIX } from '../../observability/index.js'
 import type { Api } from '../Api.js'
+import type { Identity } from '../access/Identity.js'
 import { ProblemError } from '../Problem.js'
 import { Id } from '../shapes/common.js'
 import {
@@ -29,7 +30,7 @@ import {
   type Accepted as AcceptedAnswer,
 } from '../shapes/instructions.js'
 import { ATTEMPT_EXAMPLE, EXAMPLE, ITEM_EXAMPLE } from './examples.js'
-import { isVisible, parseTime, requireParticipant } from './parameters.js'
+import { parseTime, refuseNotices, requireParticipant } from './parameters.js'
 import { route, type Route } from './route.js'
 
 const BODY_EXAMPLE = {
@@ -98,6 +99,7 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
           trace: traceContextFromHeaders(request.headers),
         })
         requireParticipant(identity, instruction.participantId)
+        await refuseTopics(roles, identity, [instruction])
         // The statement commits before it returns, so the answer follows COMMIT.
         const [item] = await enqueueChecked(roles.ingest, [instruction], checks, { keyScope: identity.keyScope })
         if (item === undefined) throw new ProblemError('INTERNAL')
@@ -131,6 +133,7 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
           toInstruction(one, { idempotencyKey: one.idempotencyKey, place: `instructions[${index}].`, trace }),
         )
         for (const { participantId } of instructions) requireParticipant(identity, participantId)
+        await refuseTopics(roles, identity, instructions)
         const items = await enqueueChecked(roles.ingest, instructions, checks, { keyScope: identity.keyScope })
         return {
           items: instructions.flatMap((one, index) => (items[index] ? [acceptedOf(one, items[index])] : [])),
@@ -175,6 +178,7 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
         const idempotencyKey = requiredKey(request)
         const instruction = toInstruction(body, { idempotencyKey, trace: {} })
         requireParticipant(identity, instruction.participantId)
+        await refuseTopics(roles, identity, [instruction])
         const { keyScope } = identity
         const item = await proposeChecked(roles.ingestFor(identity), instruction, reason, checks, { keyScope })
         void reply.code(item.created ? 201 : 200)
@@ -197,17 +201,15 @@ export function instructionRoutes({ roles, rails, protection }: Api, clock: Cloc
         answer: { instructionId: EXAMPLE.instructionId, items: [{ ...ITEM_EXAMPLE, attempts: [ATTEMPT_EXAMPLE] }] },
       },
       handle: async ({ identity, params: { instructionId } }) => {
-        const ids = await readInstructionIds(roles.readonly, instructionId)
-        const items = await readItemViews(roles.readonly, ids)
-        const visible = items.filter(({ participantId }) => isVisible(identity, participantId))
-        if (visible.length === 0) throw new ProblemError('INSTRUCTION_NOT_FOUND')
-        const attempts = await readAttemptViews(
-          roles.readonly,
-          visible.map(({ outboxId }) => outboxId),
-        )
+        const ids = await readInstructionIds(roles.readonly, instructionId, identity.participants)
+        if (ids.length === 0) throw new ProblemError('INSTRUCTION_NOT_FOUND')
+        const [items, attempts] = [
+          await readItemViews(roles.readonly, ids),
+          await readAttemptViews(roles.readonly, ids),
+        ]
         return {
           instructionId,
-          items: visible.map((item) => withAttempts(item, attempts)),
+          items: items.map((item) => withAttempts(item, attempts)),
         }
       },
     }),
@@ -258,12 +260,23 @@ function toInstruction(body: Instruction, { idempotencyKey, place = '', trace }:
   }
 }
 
-/** Refuses the topic and the ids of alert notices: a caller could forge one, or take the id of a later one. */
-function refuseNotices(place: string, fields: Readonly<Record<string, string | undefined>>): void {
-  for (const [name, value] of Object.entries(fields)) {
-    if (value !== ALERT_TOPIC && value?.startsWith(NOTICE_PREFIX) !== true) continue
-    throw new InvalidArgumentError(`${place}${name}`, `expected another value: ${value} is reserved for alert notices`)
-  }
+/**
+ * Refuses topics to a key that is restricted to participants: a message speaks to the handler of the topic, and could
+ * claim something about other participants.
+ */
+async function refuseTopics(
+  { readonly: role }: Api['roles'],
+  { participants }: Identity,
+  instructions: readonly OutboxInstruction[],
+): Promise<void> {
+  if (participants === null) return
+  const rails = [...new Set(instructions.map(({ railType }) => railType))]
+  const [topic] = await readTopicsAmong(role, rails)
+  if (topic === undefined) return
+  throw new ProblemError(
+    'PARTICIPANT_REFUSED',
+    `${topic} is a topic: a key restricted to participants may not send to it.`,
+  )
 }
 
 /** Parts of an instruction that are not in its body. */

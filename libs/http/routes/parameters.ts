@@ -1,5 +1,6 @@
 import { Type } from '#typebox'
 import { InvalidArgumentError, parseTimestamp } from '../../core/index.js'
+import { ALERT_TOPIC, NOTICE_PREFIX } from '../../observability/index.js'
 import type { Identity } from '../access/Identity.js'
 import { ProblemError } from '../Problem.js'
 import { Cursor, Id, oneOf, Uuid } from '../shapes/common.js'
@@ -135,3 +136,11 @@ export const MICROS_PART = /^-?\d{1,16}$/
 /** Text that PostgreSQL can store. */
 export const TEXT_PART = /^[^\p{Cc}\p{Cs}]{1,255}$/u
 export const NUMBER_PART = /^\d{1,18}$/
+
+/** Refuses the topic and the ids of alert notices: a caller could forge one, or take the id of a later one. */
+export function refuseNotices(place: string, fields: Readonly<Record<string, string | undefined>>): void {
+  for (const [name, value] of Object.entries(fields)) {
+    if (value !== ALERT_TOPIC && value?.startsWith(NOTICE_PREFIX) !== true) continue
+    throw new InvalidArgumentError(`${place}${name}`, `expected another value: ${value} is reserved for alert notices`)
+  }
+}

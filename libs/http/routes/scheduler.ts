@@ -41,6 +41,7 @@ import {
   sinceUntil,
   timerIdParam,
   UUID_PART,
+  refuseNotices,
 } from './parameters.js'
 import { route, type Route } from './route.js'
 
@@ -274,16 +275,18 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
         status: 200,
         answer: { timerId: EXAMPLE.timerId },
       },
-      handle: async ({ params: { timerId }, body: { topic, payload, dueAt, participantId, delivery } }) => ({
-        timerId: await scheduleTimer(roles.ingest, {
+      handle: async ({ params: { timerId }, body: { topic, payload, dueAt, participantId, delivery } }) => {
+        refuseNotices('', { topic, participantId })
+        const timer = {
           timerId,
           topic,
           payload,
           dueAt: parseTime('dueAt', dueAt),
           ...(participantId === undefined ? {} : { participantId }),
           ...(delivery === undefined ? {} : { delivery }),
-        }),
-      }),
+        }
+        return { timerId: await scheduleTimer(roles.ingest, timer) }
+      },
     }),
     route({
       method: 'POST',
@@ -310,6 +313,7 @@ export function schedulerRoutes({ roles }: Api): readonly Route[] {
 
 function definitionOf(name: string, body: JobGiven): JobDefinition {
   const { cron, timeZone, topic, payload, participantId, missedRuns, delivery } = body
+  refuseNotices('', { topic, participantId })
   return {
     name,
     cron,

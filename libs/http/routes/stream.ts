@@ -24,7 +24,7 @@ export function streamRoutes(connections: SseConnections, authenticator: Authent
       example: { status: 200, answer: 'retry: 1000\n\n' },
       handle: async ({ identity, request, reply }) => {
         if (request.method === 'HEAD') return reply.type('text/event-stream').serializer(String).send('')
-        connections.requireCapacity()
+        connections.requireCapacity(identity)
         const isStillAllowed = async () => {
           try {
             return (await authenticator.identify(request)).scopes.includes('read')

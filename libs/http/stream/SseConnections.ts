@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http'
-import type { Identity } from '../access/Identity.js'
+import { rateLimitKey, type Identity } from '../access/Identity.js'
 import type { Role } from '../Api.js'
 import { ProblemError } from '../Problem.js'
 import type { StatusCache } from '../StatusCache.js'
@@ -20,31 +20,41 @@ export class SseConnections {
   /** Pollers, one per set of visible participants. */
   readonly #pollers = new Map<string, ChangePoller>()
   #open = 0
+  /** Open streams per caller. */
+  readonly #openOf = new Map<string, number>()
   #closed = false
 
   constructor(options: SseConnectionsOptions) {
     this.#options = options
   }
 
-  /** Throws STREAMS_EXHAUSTED at the limit, before the response starts. */
-  requireCapacity(): void {
-    if (!this.#closed && this.#open < this.#options.streamsMax) return
+  /**
+   * Throws STREAMS_EXHAUSTED at the limit, before the response starts. A caller restricted to participants may open a
+   * quarter of the streams, so that it cannot take them all.
+   */
+  requireCapacity(identity: Identity): void {
+    const { streamsMax } = this.#options
+    const own = identity.participants === null ? 0 : (this.#openOf.get(rateLimitKey(identity)) ?? 0)
+    if (!this.#closed && this.#open < streamsMax && own < Math.ceil(streamsMax / RESTRICTED_SHARE)) return
     throw new ProblemError('STREAMS_EXHAUSTED', undefined, { retryAfterSeconds: 5 })
   }
 
-  add(
-    identity: Pick<Identity, 'participants'>,
-    response: ServerResponse,
-    isStillAllowed: () => Promise<boolean>,
-  ): void {
+  add(identity: Identity, response: ServerResponse, isStillAllowed: () => Promise<boolean>): void {
     const name = JSON.stringify(identity.participants)
     const poller = this.#pollers.get(name) ?? this.#createPoller(name, identity)
-    this.#open += 1
+    const caller = rateLimitKey(identity)
+    const count = (by: 1 | -1) => {
+      this.#open += by
+      const own = (this.#openOf.get(caller) ?? 0) + by
+      if (own === 0) this.#openOf.delete(caller)
+      else this.#openOf.set(caller, own)
+    }
+    count(1)
     let ended = false
     const connection = new SseConnection(response, isStillAllowed, (one) => {
       if (ended) return
       ended = true
-      this.#open -= 1
+      count(-1)
       poller.remove(one)
       if (!poller.isEmpty) return
       this.#pollers.delete(name)
@@ -59,7 +69,7 @@ export class SseConnections {
     await Promise.all([...this.#pollers.values()].map((poller) => poller.stop()))
   }
 
-  #createPoller(name: string, { participants }: Pick<Identity, 'participants'>): ChangePoller {
+  #createPoller(name: string, { participants }: Identity): ChangePoller {
     const { role, statusCache, pollMs = 1_000 } = this.#options
     const poller = new ChangePoller({
       role,
@@ -71,3 +81,5 @@ export class SseConnections {
     return poller
   }
 }
+
+const RESTRICTED_SHARE = 4

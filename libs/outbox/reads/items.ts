@@ -72,12 +72,17 @@ export async function readItemViews(role: Queryable, ids: readonly string[]): Pr
   return ids.flatMap((id) => found.get(id.toLowerCase()) ?? [])
 }
 
-/** Returns the ids of an instruction's items, newest first. */
-export async function readInstructionIds(role: Queryable, instructionId: string): Promise<readonly string[]> {
+/** Returns the ids of an instruction's items, newest first: of these participants, or of all. */
+export async function readInstructionIds(
+  role: Queryable,
+  instructionId: string,
+  participants: readonly string[] | null,
+): Promise<readonly string[]> {
   const { rows } = await role.query<{ id: string }>(
     `SELECT i.outbox_id AS id FROM ${qualify(role, 'payment_outbox_identities')} i
-     WHERE i.instruction_id = $1 ORDER BY i.created_at DESC, i.outbox_id DESC LIMIT 1000`,
-    [requiredId('instructionId', instructionId)],
+     WHERE i.instruction_id = $1 AND ($2::text[] IS NULL OR i.participant_id = ANY ($2))
+     ORDER BY i.created_at DESC, i.outbox_id DESC LIMIT 1000`,
+    [requiredId('instructionId', instructionId), participants],
   )
   return rows.map(({ id }) => id)
 }

@@ -97,6 +97,15 @@ export async function readRailFields(role: Queryable, railType: string): Promise
   return rows[0]?.fields ?? {}
 }
 
+/** Returns those of the rails that workers have declared as topics, without money. */
+export async function readTopicsAmong(role: Queryable, rails: readonly string[]): Promise<readonly string[]> {
+  const { rows } = await role.query<{ name: string }>(
+    `SELECT rail_type AS name FROM ${qualify(role, 'outbox_rails')} WHERE NOT money AND rail_type = ANY ($1)`,
+    [rails],
+  )
+  return rows.map(({ name }) => name)
+}
+
 /**
  * Returns workers that reported within a day and have not stopped, latest first, with their numbers of leased items.
  */
