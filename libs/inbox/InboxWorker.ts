@@ -64,6 +64,7 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   readonly #slots: Semaphore
   readonly #wakeup: Wakeup
   readonly #loop: PollLoop
+  /** Handlers that rounds and stops wait for: they run, and have not ignored their aborted signal. */
   readonly #running = new Map<Promise<void>, AbortController>()
   readonly #claims = new Set<Promise<boolean>>()
   #listener: Listener | undefined
@@ -105,8 +106,8 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
   }
 
   /**
-   * Stops claiming, waits for handlers, then aborts their signals. If a handler does not end even then, its claim
-   * expires.
+   * Stops claiming, waits for handlers, then aborts their signals. If a handler does not end within 2 s of the abort,
+   * its claim expires.
    */
   async stop(): Promise<void> {
     this.#stopping = true
@@ -118,9 +119,10 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     const handled = this.#allHandled()
     if (await settleWithin(handled, this.#options.shutdownMs)) return
     for (const giveUp of this.#running.values()) giveUp.abort(new Error('the worker is shutting down'))
-    await settleWithin(handled, ABORTED_HANDLERS_MS)
+    await handled
   }
 
+  /** Claims and handles messages once. Waits for a handler at most until 2 s after its signal has aborted. */
   async runOnce(): Promise<InboxWorkerCounts> {
     this.#counts = emptyCounts()
     const claim = this.#claimMore().finally(() => this.#claims.delete(claim))
@@ -164,11 +166,11 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
       .catch((error: unknown) => this.#onEvent({ type: 'inbox.fault', during: 'releasing a message', error }))
       .finally(() => {
         expiry.cancel()
-        this.#running.delete(handled)
         this.#slots.release()
         this.#wakeup.notify()
       })
-    this.#running.set(handled, giveUp)
+    const awaited = untilIgnored(handled, giveUp.signal).finally(() => this.#running.delete(awaited))
+    this.#running.set(awaited, giveUp)
   }
 
   async #handle(message: InboxClaim, signal: AbortSignal): Promise<void> {
@@ -275,6 +277,18 @@ export class InboxWorker implements Worker<InboxWorkerCounts> {
     else if (type === 'inbox.handlerNotCalled') counts.handlerNotCalled += 1
     else if (type === 'inbox.fenceLost') counts.fencesLost += 1
   }
+}
+
+/**
+ * Waits for a handler, but at most `ABORTED_HANDLERS_MS` after its signal has aborted. A round in a fleet keeps a slot
+ * of the databases, so a handler that ignores its signal must not keep the round.
+ */
+async function untilIgnored(handled: Promise<void>, signal: AbortSignal): Promise<void> {
+  const aborted = new Promise<void>((resolve) => {
+    signal.addEventListener('abort', () => resolve(), { once: true })
+  })
+  await Promise.race([handled, aborted])
+  await settleWithin(handled, ABORTED_HANDLERS_MS)
 }
 
 type MutableCounts = { -readonly [K in keyof InboxWorkerCounts]: number }

@@ -5,6 +5,7 @@ import { PlatformDiscovery, type PlatformDatabase } from '../../libs/platform/in
 import type { TopicMessage } from '../../libs/outbox/index.js'
 import { partsOf, SymphonyFleet, type FleetEvent } from '../../libs/symphony/index.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { gate } from '../support/gate.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 
 const dbs: TestDatabase[] = []
@@ -105,6 +106,28 @@ test('a fleet uses one set of handlers for messages, inbox and timers of every d
   await fleet.of('south').scheduler.scheduleTimer({ topic: 'greeting', payload: { from: 'timer' }, dueAt: new Date() })
   await fleet.of('south').inbox.enqueue({ source: 'bank', messageId: 'm-1', topic: 'settled', payload: {} })
   await expect.poll(() => received.toSorted(), POLL_OPTIONS).toEqual(['inbox m-1', 'message north', 'message timer'])
+})
+
+test('a fleet serves the next database although an inbox handler ignores its aborted signal', async () => {
+  await using fleet = new SymphonyFleet({
+    databases: listed(),
+    pollMs: 20,
+    connectionsMax: 2,
+    connectionsPerDatabase: 2,
+  })
+  const begun = new Set<string>()
+  const { opened, open } = gate()
+  const handler = async ({ messageId }: { readonly messageId: string }) => {
+    begun.add(messageId)
+    await opened
+  }
+  await fleet.start()
+  for (const name of fleet.names)
+    await fleet.of(name).inbox.enqueue({ source: 'bank', messageId: name, topic: 'ignores', payload: {} })
+  await fleet.worker({ inbox: { handlers: { ignores: handler }, leaseSeconds: 1 }, maintenance: false }).start()
+  // The only slot passes to the other database, whose handler then begins too.
+  await expect.poll(() => begun, POLL_OPTIONS).toEqual(new Set(fleet.names))
+  open()
 })
 
 test('SymphonyFleet.forKey returns one Symphony per key; of() refuses an unknown name', async () => {

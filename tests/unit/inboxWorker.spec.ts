@@ -393,6 +393,18 @@ describe('a started InboxWorker', () => {
     expect(reasons).toEqual([new Error('the claim is about to end')])
   })
 
+  test('ends a round, and stops, although a handler ignores its aborted signal', async () => {
+    const message = await enqueued(db)
+    const { opened, open } = gate()
+    const ignoring = worker({ [message.topic]: () => opened }, { leaseSeconds: 1, concurrency: 1 })
+    expect(await ignoring.runOnce()).toMatchObject({ claimed: 1, done: 0, retried: 0 })
+    // The handler still runs, so its slot is not free.
+    expect(await ignoring.runOnce()).toMatchObject({ claimed: 0 })
+    await ignoring.stop()
+    open()
+    await expect.poll(typesOf, POLL_OPTIONS).toContain('inbox.fenceLost')
+  })
+
   test('does not complete a message whose handler returns after its signal aborted', async () => {
     const message = await enqueued(db)
     const late = worker({ [message.topic]: untilAborted }, { leaseSeconds: 1 })
