@@ -41,6 +41,8 @@ export class ConnectionPool {
   readonly #open = new Set<PoolClient>()
   #whenEmpty: (() => void) | undefined
   #closed: Promise<void> | undefined
+  /** True once `close` has waited for `timeoutMs` and has closed the remaining connections. */
+  #cut = false
 
   constructor({ client, target, connectionsMax, prepare, role, describeFailure }: ConnectionPoolOptions) {
     this.#client = client
@@ -96,7 +98,10 @@ export class ConnectionPool {
     void closing.end()
   }
 
-  /** Waits for checked-out connections, and closes those that were not returned within `timeoutMs`. */
+  /**
+   * Waits for checked-out connections, and closes those that were not returned within `timeoutMs`. Does not wait for
+   * callers that keep a closed connection.
+   */
   close(timeoutMs: number): Promise<void> {
     this.#closed ??= this.#closeAll(timeoutMs)
     return this.#closed
@@ -104,7 +109,13 @@ export class ConnectionPool {
 
   async #connect(pool: Pool): Promise<CheckedOutConnection> {
     try {
-      return new CheckedOutConnection(await pool.connect(), this.#role)
+      const client = await pool.connect()
+      // `close` did not wait for this connection, so nothing may run on it.
+      if (this.#cut) {
+        client.release(true)
+        throw new DatabaseClosedError()
+      }
+      return new CheckedOutConnection(client, this.#role)
     } catch (error) {
       if (this.#closed !== undefined) throw new DatabaseClosedError()
       throw this.#describeFailure(error)
@@ -145,10 +156,25 @@ export class ConnectionPool {
       this.#whenEmpty = resolve
       if (this.#open.size === 0) resolve()
     })
-    const cut = setTimeout(() => this.#open.forEach((client) => client.connection.stream.destroy()), timeoutMs)
-    await Promise.all([this.#pool?.end(), allRemoved])
-    clearTimeout(cut)
+    const allReturned = Promise.all([this.#pool?.end(), allRemoved])
+    let timer: NodeJS.Timeout | undefined
+    const timeout = new Promise<'timeout'>((resolve) => (timer = setTimeout(resolve, timeoutMs, 'timeout')))
+    const first = await Promise.race([allReturned, timeout])
+    clearTimeout(timer)
+    if (first !== 'timeout') return
+    this.#cut = true
+    // The pool ends only when every caller has returned its connection, which a caller may never do. Closed sockets
+    // suffice for a DROP DATABASE.
+    await Promise.all([...this.#open].map(closeSocket))
   }
+}
+
+function closeSocket({ connection: { stream } }: PoolClient): Promise<void> {
+  return new Promise((resolve) => {
+    if (stream.closed) return resolve()
+    stream.once('close', () => resolve())
+    stream.destroy()
+  })
 }
 
 /** True if no server answers at this address, or the server is about to stop. */

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { createServer } from 'node:net'
+import { connect, createServer } from 'node:net'
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { TransactionPoolerError, type Database } from '../../libs/db/index.js'
 import { closeAfterAll } from '../support/afterAll.js'
@@ -228,6 +228,25 @@ describe('connecting to the database', () => {
     })
     expect((await database.queryAsRole(fixture.worker, 'SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
     await silenced.close()
+  })
+
+  test('fails with DATABASE_CLOSED if close() ended before the connection was open', async () => {
+    const { opened, open } = gate()
+    const slow = createServer((client) => {
+      client.pause()
+      const { hostname, port } = new URL(fixture.url())
+      void opened.then(() => client.pipe(connect(Number(port), hostname)).pipe(client))
+    })
+    slow.listen(0, '127.0.0.1')
+    await once(slow, 'listening')
+    const database = fixture.open({ url: fixture.url(portOf(slow)), closeTimeoutMs: 0 })
+    const arrived = once(slow, 'connection')
+    const outcome = database.queryAsRole(fixture.worker, 'SELECT 1').catch(caught)
+    await arrived
+    await database.close()
+    open()
+    expect(await outcome).toMatchObject({ code: 'DATABASE_CLOSED' })
+    await new Promise((resolve) => slow.close(resolve))
   })
 
   test('fails with CONNECT_FAILED if the server closes the connection at start-up', async () => {

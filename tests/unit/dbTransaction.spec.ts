@@ -289,9 +289,10 @@ test('Database.close ends work that takes longer than closeTimeoutMs (CONNECTION
   })
   const outcome = stuck.catch((error: unknown) => error)
   await expect.poll(busySessions, POLL_OPTIONS).toBe(1)
-  const closing = database.close()
-  setTimeout(open, 300)
-  await closing
+  // close() does not wait for the callback, which ends only after it.
+  await database.close()
+  await expect.poll(busySessions, POLL_OPTIONS).toBe(0)
+  open()
   expect(await outcome).toMatchObject({ code: 'CONNECTION_LOST', disposition: 'retry' })
   expect(await entries()).toEqual([])
 })
