@@ -1,6 +1,6 @@
 import { systemClock, type Clock } from '../core/index.js'
-import type { Queryable } from '../db/index.js'
-import { guardListener } from '../worker/index.js'
+import { DatabaseClosedError, type Queryable } from '../db/index.js'
+import { guardListener, settleWithin } from '../worker/index.js'
 import { acquireLease } from './db.js'
 import type { OnLeaseEvent } from './events.js'
 import { Lease } from './Lease.js'
@@ -17,6 +17,8 @@ export class Leases {
   readonly #clock: Clock
   readonly #onEvent: OnLeaseEvent
   readonly #held = new Map<string, Lease>()
+  readonly #acquiring = new Set<Promise<Lease | null>>()
+  #closed: Promise<void> | undefined
 
   constructor(role: Queryable, options: LeasesOptions = {}) {
     this.#role = role
@@ -29,6 +31,23 @@ export class Leases {
    * concurrent call of the same owner got a newer lease.
    */
   async acquire(resource: string, options: AcquireOptions): Promise<Lease | null> {
+    if (this.#closed !== undefined) throw new DatabaseClosedError()
+    const acquired = this.#acquire(resource, options).finally(() => this.#acquiring.delete(acquired))
+    this.#acquiring.add(acquired)
+    return acquired
+  }
+
+  /**
+   * Releases the held leases, so that other owners need not wait for their expiry. Waits for the database at most 2 s;
+   * the timers of the leases end in any case. Later calls of `acquire` fail. May be called twice. `symphony.close()`
+   * calls it.
+   */
+  close(): Promise<void> {
+    this.#closed ??= this.#releaseAll()
+    return this.#closed
+  }
+
+  async #acquire(resource: string, options: AcquireOptions): Promise<Lease | null> {
     const { request, renewEveryMs } = resolveAcquireOptions(resource, options)
     const sentAtMs = this.#clock.monotonicMs()
     const grant = await acquireLease(this.#role, request)
@@ -43,6 +62,10 @@ export class Leases {
     if (lease.isLost) {
       await lease[Symbol.asyncDispose]()
       return null
+    }
+    if (this.#closed !== undefined) {
+      await lease[Symbol.asyncDispose]()
+      throw new DatabaseClosedError()
     }
     this.#held.set(resource, lease)
     this.#onEvent({ type: 'lease.acquired', resource, owner: lease.owner, fencingToken: lease.fencingToken })
@@ -59,7 +82,16 @@ export class Leases {
     return runAsLeader({ leases: this, onEvent: this.#onEvent }, resource, lead, options)
   }
 
+  async #releaseAll(): Promise<void> {
+    const released = [...this.#held.values()].map((lease) => lease[Symbol.asyncDispose]())
+    // A lease that is being acquired is released by its own call.
+    await settleWithin(Promise.allSettled([...released, ...this.#acquiring]), RELEASE_ALL_MS)
+  }
+
   readonly #remove = (lease: Lease): void => {
     if (this.#held.get(lease.resource) === lease) this.#held.delete(lease.resource)
   }
 }
+
+/** Maximum wait of `close` for the database. A lease that is not released in time expires. */
+const RELEASE_ALL_MS = 2_000

@@ -1,6 +1,5 @@
 import { createWorkerId } from '../core/index.js'
 import { Inbox } from '../inbox/index.js'
-import { Leases } from '../lease/index.js'
 import { OutboxStore } from '../outbox/index.js'
 import { SchedulerStore } from '../scheduler/index.js'
 import {
@@ -54,7 +53,8 @@ export function addPostgresPlatform(services: PlatformServices, given: PlatformO
   const { discovery, leaseSeconds } = resolvePlatformOptions(given, registered)
   // Omits the list of databases, because `discovery` already contains them.
   const { databases: _list, ...others } = given
-  const platform = new PostgresPlatform(new SymphonyFleet({ ...others, discovery }))
+  const fleet = new SymphonyFleet({ ...others, discovery })
+  const platform = new PostgresPlatform(fleet)
   const { databases } = platform
   const owner = createWorkerId()
   const outboxes = new OutboxStoreProvider(
@@ -63,7 +63,8 @@ export function addPostgresPlatform(services: PlatformServices, given: PlatformO
   )
   const inboxes = new InboxWorkStoreProvider(databases, ({ database }) => new Inbox(database, { workerId: owner }))
   const schedulers = new SchedulerStoreProvider(databases, ({ database }) => new SchedulerStore(database))
-  const leases = new LeaseProvider(databases, ({ database }) => new Leases(database.as('symphony_executor')))
+  // The Symphony of a database releases its leases before the database is closed.
+  const leases = new LeaseProvider(databases, ({ name }) => fleet.of(name).leases)
   if (registered === undefined) services.add(PlatformDiscovery, discovery)
   services.add(OutboxStoreProvider, outboxes)
   services.add(InboxWorkStoreProvider, inboxes)

@@ -228,7 +228,10 @@ export class Symphony<
     }))
   }
 
-  /** Stops the workers within their time limits, then closes the rails and the connections. Safe to call twice. */
+  /**
+   * Stops the workers within their time limits, releases held leases, then closes the rails and the connections. Safe
+   * to call twice.
+   */
   close(): Promise<void> {
     this.#closed ??= this.#close()
     return this.#closed
@@ -240,6 +243,8 @@ export class Symphony<
 
   async #close(): Promise<void> {
     await Promise.all([...this.#workers].map((worker) => worker.stop()))
+    // After the stop, because handlers may hold leases.
+    await this.#leases?.close()
     if (this.#isShared) return
     await closeRails(this.#adapters)
     await this.#opened?.close()

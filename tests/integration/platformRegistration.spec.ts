@@ -119,6 +119,15 @@ describe('PRIM-POSTGRES-API-001 addPostgresPlatform registers the provider servi
   })
 })
 
+test('LeaseProvider releases held leases before the platform closes their database', async () => {
+  const services = await started()
+  const held = await services.resolve(LeaseProvider).of('eu').acquire('held-at-stop', { durationMs: 60_000 })
+  await services.resolve(PostgresPlatform).stop()
+  expect(held?.isLost).toBe(true)
+  const { rows } = await eu.queryNoRole(`SELECT released_at FROM symphony_leases WHERE resource = 'held-at-stop'`)
+  expect(rows).toEqual([{ released_at: expect.any(Date) }])
+})
+
 describe('PRIM-POSTGRES-API-002 addPostgresPlatform with a conflict or invalid options', () => {
   test('registers nothing if the options are invalid', () => {
     const services = new PlatformServices()

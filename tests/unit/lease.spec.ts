@@ -4,6 +4,7 @@ import { ArgumentRangeError, InvalidArgumentError, type Clock } from '../../libs
 import { DatabaseClosedError, openDatabase } from '../../libs/db/index.js'
 import { Leases, LostLeaseError, type AcquireOptions, type Lease, type LeaseEvent } from '../../libs/lease/index.js'
 import { useTestDatabase } from '../support/database.js'
+import { gate } from '../support/gate.js'
 import { buildResource, expireResource, leaseRow, LIVELY, LONG } from '../support/leaseRows.js'
 import { failureOf } from '../support/race.js'
 
@@ -31,6 +32,40 @@ function movableClock(): Clock & { moveMs: number } {
     },
   }
 }
+
+describe('Leases.close', () => {
+  test('releases each held lease, and acquire() then fails with DATABASE_CLOSED', async () => {
+    const own = new Leases(db.as('symphony_executor'))
+    const held = [await acquire(buildResource(), {}, own), await acquire(buildResource(), {}, own)]
+    await Promise.all([own.close(), own.close()])
+    expect(held.map(({ isLost }) => isLost)).toEqual([true, true])
+    for (const { resource } of held)
+      expect(await leaseRow(db, resource)).toMatchObject({ released_at: expect.any(Date) })
+    await expect(own.acquire(buildResource(), LONG)).rejects.toMatchObject({ code: 'DATABASE_CLOSED' })
+  })
+
+  test('releases a lease whose acquire() is answered meanwhile', async () => {
+    const own = new Leases(db.as('symphony_executor'))
+    const resource = buildResource()
+    const acquiring = own.acquire(resource, LONG).catch((error: unknown) => error)
+    await own.close()
+    expect(await acquiring).toMatchObject({ code: 'DATABASE_CLOSED' })
+    expect(await leaseRow(db, resource)).toMatchObject({ released_at: expect.any(Date) })
+  })
+
+  test('ends runAsLeader with DATABASE_CLOSED, and aborts the signal of its function', async () => {
+    const own = new Leases(db.as('symphony_executor'))
+    const { opened, open } = gate()
+    const leading = own.runAsLeader(buildResource(), async ({ signal }) => {
+      open()
+      await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
+    })
+    const outcome = leading.catch((error: unknown) => error)
+    await opened
+    await own.close()
+    expect(await outcome).toMatchObject({ code: 'DATABASE_CLOSED' })
+  })
+})
 
 describe('Leases.acquire', () => {
   test('PRIM-POSTGRES-LEASE-001 succeeds on a free resource, with a valid token', async () => {

@@ -248,6 +248,17 @@ test('a Symphony with an undefined url fails with DATABASE_URL_MISSING and a rem
   )
 })
 
+test('Symphony.close releases a held lease before it closes the connections', async () => {
+  const symphony = new Symphony({ url: db.url, schema: db.schema })
+  const types: string[] = []
+  const lease = await symphony.leases.acquire('held-at-close', { durationMs: 3_600_000 })
+  symphony.events.on('*', ({ type }) => types.push(type))
+  await symphony.close()
+  expect(lease?.isLost).toBe(true)
+  const { rows } = await db.queryNoRole(`SELECT released_at FROM symphony_leases WHERE resource = 'held-at-close'`)
+  expect({ types, rows }).toEqual({ types: ['lease.ended'], rows: [{ released_at: expect.any(Date) }] })
+})
+
 test('enqueue refuses an unknown rail, and names it unless it looks like a card number', async () => {
   await using symphony = open([{ type: 'known-rail' }])
   const enqueueing = (railType: string) =>
