@@ -1,4 +1,4 @@
-import { InvalidArgumentError, requiredObject, requireKnownOptions, type Clock } from '../core/index.js'
+import { InvalidArgumentError, kindOf, requiredObject, requireKnownOptions, type Clock } from '../core/index.js'
 import { DatabaseError } from '../db/index.js'
 import {
   DatabaseSet,
@@ -128,6 +128,12 @@ export class SymphonyFleet<
       throw new InvalidArgumentError('epochFile', 'expected none: an epoch file belongs to one database')
     requireKnownOptions(options, FLEET_WORKER_OPTIONS)
     checkInboxAndScheduler(options, POLLING)
+    if (typeof maintenance !== 'boolean') {
+      throw new InvalidArgumentError(
+        'maintenance',
+        `expected true or false, got ${kindOf(maintenance)}; intervals and retention are options of the fleet`,
+      )
+    }
     const { leaseSeconds, cleanupIntervalMs, sealIntervalMs, retention } = this.#options
     const fleet = new Fleet(
       this.#databases,

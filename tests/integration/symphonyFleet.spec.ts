@@ -78,6 +78,20 @@ test('a fleet refuses epochFile, because the file belongs to one database', asyn
   expect(() => fleet.worker({ epochFile: 'epoch.json' })).toThrow('epochFile: expected none')
 })
 
+test('a fleet refuses a maintenance that is not true or false, such as options of it', async () => {
+  await using fleet = new SymphonyFleet({ databases: listed(), rails: [bankOf()] })
+  for (const maintenance of [{ retention: false }, {}, null, 0, 'false']) {
+    const options: object = { maintenance }
+    expect(() => fleet.worker(options)).toThrow('maintenance: expected true or false, got')
+  }
+  // @ts-expect-error: intervals and retention are options of the fleet
+  expect(() => fleet.worker({ maintenance: { retention: false } })).toThrow('options of the fleet')
+  for (const maintenance of [true, false, undefined]) {
+    const options: object = { maintenance }
+    expect(() => fleet.worker(options)).not.toThrow()
+  }
+})
+
 test('a fleet refuses polling options of inbox and scheduler, whose rounds it runs itself', async () => {
   await using fleet = new SymphonyFleet({ databases: listed(), rails: [bankOf()] })
   const refused = (part: string, name: string) => {
