@@ -16,7 +16,10 @@ export interface PlatformOptions {
   readonly refreshMs?: number
   /** Schema of databases that name none. @default `symphony` */
   readonly schema?: string
-  /** Length of the leases of stores and workers. @default 60 */
+  /**
+   * Length of the leases of workers: of payments, messages and inbox messages. Also the default of the claims of
+   * `OutboxStoreProvider`. Claims of other stores name their own. @default 60
+   */
   readonly leaseSeconds?: number
   /** Maximum pause before an idle database is polled again. @default 500 */
   readonly pollMs?: number

@@ -46,7 +46,7 @@ export type FleetWorkerOptions<Topics extends TopicContracts> = Omit<
   WorkerOptions<Topics>,
   Polling | 'leaseSeconds' | 'epochFile' | 'inbox' | 'scheduler' | 'maintenance'
 > & {
-  /** Handlers of inbox messages, by topic. @default none */
+  /** Handlers of inbox messages, by topic. Its `leaseSeconds` has the fleet's as its default. @default none */
   readonly inbox?: Omit<InboxWork, Polling>
   /** Whether to turn due timers and jobs into messages, or the options for it. @default false */
   readonly scheduler?: boolean | Omit<SchedulerOptions, Polling>
@@ -135,11 +135,13 @@ export class SymphonyFleet<
       )
     }
     const { leaseSeconds, cleanupIntervalMs, sealIntervalMs, retention } = this.#options
+    const inbox = options.inbox && { ...options.inbox, leaseSeconds: options.inbox.leaseSeconds ?? leaseSeconds }
     const fleet = new Fleet(
       this.#databases,
       (member) => {
         const worker = this.#symphonyOf(member).worker({
           ...others,
+          ...(inbox === undefined ? {} : { inbox }),
           leaseSeconds,
           maintenance: maintenance ? { cleanupIntervalMs, sealIntervalMs, retention } : false,
         })

@@ -122,6 +122,21 @@ test('a fleet uses one set of handlers for messages, inbox and timers of every d
   await expect.poll(() => received.toSorted(), POLL_OPTIONS).toEqual(['inbox m-1', 'message north', 'message timer'])
 })
 
+test.each([
+  ['the fleet', undefined, 90],
+  ['its inbox', 30, 30],
+])('inbox claims of a fleet worker last for the leaseSeconds of %s', async (_, leaseSeconds, expected) => {
+  await using fleet = new SymphonyFleet({ databases: listed(), pollMs: 20, leaseSeconds: 90 })
+  const seconds: number[] = []
+  const options: { readonly leaseSeconds?: number } = Object.fromEntries([['leaseSeconds', leaseSeconds]])
+  const handler = async ({ claimExpiresAt, claimedAt }: { readonly claimExpiresAt: Date; readonly claimedAt: Date }) =>
+    void seconds.push((claimExpiresAt.getTime() - claimedAt.getTime()) / 1_000)
+  await fleet.worker({ inbox: { handlers: { measured: handler }, ...options }, maintenance: false }).start()
+  const messageId = `claimed-${expected}`
+  await fleet.of('north').inbox.enqueue({ source: 'bank', messageId, topic: 'measured', payload: {} })
+  await expect.poll(() => seconds, POLL_OPTIONS).toEqual([expected])
+})
+
 test('a fleet serves the next database although an inbox handler ignores its aborted signal', async () => {
   await using fleet = new SymphonyFleet({
     databases: listed(),
