@@ -71,10 +71,13 @@ interface Subscription extends ListenOptions {
   readonly handler: NotificationHandler
 }
 
-/** Listening connection, and the promise of its loss. */
 interface ListenConnection {
   readonly client: Client
-  readonly lost: Promise<DatabaseError>
+  /**
+   * Signal that aborts when the connection is lost, with the error as its reason. Not a promise: each heartbeat would
+   * leave a reaction on it for as long as the connection lives.
+   */
+  readonly lost: AbortSignal
 }
 
 class ReconnectingListener implements Listener {
@@ -120,10 +123,11 @@ class ReconnectingListener implements Listener {
 
   /** Waits until the connection is lost and returns the reason, or returns undefined after `close()`. */
   async #holdUntilLost({ client, lost }: ListenConnection): Promise<DatabaseError | undefined> {
+    const ended = AbortSignal.any([this.#closing.signal, lost])
     for (;;) {
-      const error = await Promise.race([lost, this.#pause(this.#heartbeatIntervalMs)])
+      await this.#pause(this.#heartbeatIntervalMs, ended)
       if (this.#closing.signal.aborted) return undefined
-      if (error !== undefined) return error
+      if (lost.aborted) return toDatabaseError(lost.reason, { phase: 'uncommitted' })
       try {
         const { rows } = await client.query(HEARTBEAT, [this.#subscription.channel])
         if (rows.length === 0) return stoppedListening()
@@ -152,12 +156,9 @@ class ReconnectingListener implements Listener {
       ...(await locate(directClientConfig(this.#target, this.#options), this.#target)),
       query_timeout: this.#heartbeatTimeoutMs,
     })
-    const lost = new Promise<DatabaseError>((resolve) => {
-      client.on('error', (error) => resolve(toDatabaseError(error, { phase: 'uncommitted' })))
-      client.on('end', () =>
-        resolve(toDatabaseError(new Error('the server closed the connection'), { phase: 'uncommitted' })),
-      )
-    })
+    const loss = new AbortController()
+    client.on('error', (error) => loss.abort(error))
+    client.on('end', () => loss.abort(new Error('the server closed the connection')))
     client.on('notification', (notification) => {
       if (notification.channel === channel) runOutsideDriver(() => handler(notification.payload ?? ''))
     })
@@ -168,7 +169,7 @@ class ReconnectingListener implements Listener {
       await client.connect()
       await setRole(client, { role, login: this.#target.url.user, timeoutMs: this.#options.connectTimeoutMs })
       await client.query(`LISTEN ${quoteIdentifier(channel)}`)
-      return { client, lost }
+      return { client, lost: loss.signal }
     } catch (error) {
       await disconnect(client)
       throw directConnectFailure(error, this.#target)
@@ -182,8 +183,8 @@ class ReconnectingListener implements Listener {
     if (onStateChange !== undefined && !this.#closing.signal.aborted) runOutsideDriver(() => onStateChange(state))
   }
 
-  async #pause(ms: number): Promise<undefined> {
-    await sleep(ms, undefined, { signal: this.#closing.signal }).catch(() => {})
+  async #pause(ms: number, signal = this.#closing.signal): Promise<void> {
+    await sleep(ms, undefined, { signal }).catch(() => {})
   }
 }
 

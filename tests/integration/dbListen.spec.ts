@@ -1,4 +1,6 @@
-import { afterEach, expect, test } from 'vitest'
+import { queryObjects } from 'node:v8'
+import { Client } from 'pg'
+import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
 import { TransactionPoolerError, type ListenOptions, type Listener, type ListenState } from '../../libs/db/index.js'
 import { closeAfterAll } from '../support/afterAll.js'
 import { DbFixture } from '../support/dbFixture.js'
@@ -131,6 +133,22 @@ test('a listener detects that its session lost LISTEN (LISTEN_LOST), and replace
   await expect.poll(() => received, POLL_OPTIONS).toEqual(['after'])
   await opened?.listener.close()
   await proxy.close()
+})
+
+test('a listener keeps no memory for its past heartbeats', async () => {
+  const query = vi.spyOn(Client.prototype, 'query')
+  onTestFinished(() => query.mockRestore())
+  await listen(undefined, { heartbeatIntervalMs: 10 })
+  const promisesAfter = async (heartbeats: number): Promise<number> => {
+    await expect.poll(() => query.mock.calls.length, POLL_OPTIONS).toBeGreaterThanOrEqual(heartbeats)
+    // The spy holds the promise of each call.
+    query.mockClear()
+    return queryObjects(Promise, { format: 'count' })
+  }
+  const few = await promisesAfter(20)
+  const many = await promisesAfter(100)
+  // A promise per heartbeat would be 100 more.
+  expect(many - few).toBeLessThan(50)
 })
 
 test('an error in a listener callback becomes an uncaughtException; the listener continues', async () => {
