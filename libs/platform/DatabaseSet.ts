@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
 import { SymphonyError, requiredText, systemClock } from '../core/index.js'
-import { openDatabase, type Database } from '../db/index.js'
+import { DatabaseClosedError, openDatabase, type Database } from '../db/index.js'
 import { PollLoop, Wakeup } from '../worker/index.js'
-import { checkDatabases, type CheckedDatabase } from './discovery.js'
+import { checkDatabases, type CheckedDatabase, type PlatformDatabase } from './discovery.js'
 import type { OnPlatformEvent } from './events.js'
 import { PlatformOptionsError, type ResolvedPlatformOptions } from './options.js'
 
@@ -44,6 +44,7 @@ export class DatabaseSet {
   readonly #members = new Map<string, OpenMember>()
   readonly #observers = new Set<DatabaseObserver>()
   readonly #loop: PollLoop
+  readonly #stopping = new AbortController()
   #refreshing: Promise<void> | undefined
 
   constructor(options: ResolvedPlatformOptions, onEvent: OnPlatformEvent) {
@@ -56,7 +57,10 @@ export class DatabaseSet {
       },
       pollMs: options.refreshMs,
       wakeup: new Wakeup(0, systemClock),
-      onError: (error) => onEvent({ type: 'platform.discoveryFailed', error }),
+      onError: (error) => {
+        // A stop ends a running refresh with an error.
+        if (!this.#stopping.signal.aborted) onEvent({ type: 'platform.discoveryFailed', error })
+      },
       // A failed refresh is repeated after the usual interval, without an additional backoff.
       errorDelayMs: options.refreshMs,
       errorDelayMaxMs: options.refreshMs,
@@ -66,10 +70,13 @@ export class DatabaseSet {
   /** Refreshes the set at once, and later at each interval. Throws if the first refresh fails. */
   async start(): Promise<void> {
     await this.refresh()
+    this.#stopping.signal.throwIfAborted()
     this.#loop.start()
   }
 
+  /** Closes every database. A stopped set cannot start or refresh again. */
   async stop(): Promise<void> {
+    this.#stopping.abort(new DatabaseClosedError())
     await this.#loop.stop()
     const gone = [...this.#members.values()]
     this.#members.clear()
@@ -120,7 +127,7 @@ export class DatabaseSet {
   }
 
   async #refresh(): Promise<void> {
-    const check = checkDatabases(await this.#options.discovery.databases(), this.#options.schema)
+    const check = checkDatabases(await this.#discover(), this.#options.schema)
     if (!check.ok) throw new PlatformOptionsError(check.failures)
     const wanted = new Map(check.databases.map((entry) => [keyOf(entry), entry]))
     const gone = [...this.#members.values()].filter((member) => !isSame(member, wanted.get(keyOf(member))))
@@ -134,6 +141,20 @@ export class DatabaseSet {
       ...added.map((member) => this.#notifyAdded(member)),
       ...gone.map((member) => this.#notifyRemoved(member)),
     ])
+  }
+
+  /** Calls discovery. Rejects when the set stops, because discovery is code of the application and may never return. */
+  #discover(): Promise<readonly PlatformDatabase[]> {
+    const { signal } = this.#stopping
+    return new Promise((resolve, reject) => {
+      signal.throwIfAborted()
+      const stop = () => reject(new DatabaseClosedError())
+      signal.addEventListener('abort', stop, { once: true })
+      void this.#options.discovery
+        .databases()
+        .then(resolve, reject)
+        .finally(() => signal.removeEventListener('abort', stop))
+    })
   }
 
   #open({ name, url, schema, identity }: CheckedDatabase): OpenMember {

@@ -12,6 +12,7 @@ import {
 import type { MasterKeys } from '../protection/index.js'
 import type { RailContract, TopicContracts } from '../rails/index.js'
 import type { SchedulerOptions } from '../scheduler/index.js'
+import { settleWithin } from '../worker/index.js'
 import { Events, FLEET_EVENT_TYPES, type SymphonyEvent } from './Events.js'
 import { checkInboxAndScheduler, WORKER_OPTIONS, type WorkerOptions } from './options.js'
 import { adaptersOf, symphonyOver, type Symphony } from './Symphony.js'
@@ -151,12 +152,16 @@ export class SymphonyFleet<
       (event) => this.events.emit(event),
       this.#shared.clock,
     )
+    let isStopped = false
     const worker: SymphonyFleetWorker = new SymphonyFleetWorker(
       async () => {
         await this.start()
+        // The stop waits for a late discovery only for a while.
+        if (isStopped) throw new WorkerStoppedError('fleet.worker()')
         await fleet.start()
       },
       async () => {
+        isStopped = true
         await fleet.stop()
         await closeRails(adaptersOf(options.rails ?? []))
         this.#workers.delete(worker)
@@ -182,7 +187,7 @@ export class SymphonyFleet<
     } catch (error) {
       // Lets the next call of `start` read discovery again.
       this.#started = undefined
-      throw error
+      throw this.#closed === undefined ? error : new FleetClosedError()
     }
     await this.#databases.follow({
       added: async () => {},
@@ -193,9 +198,9 @@ export class SymphonyFleet<
 
   async #close(): Promise<void> {
     await Promise.all([...this.#workers].map((worker) => worker.stop()))
-    // A start would open databases after the stop.
-    await this.#started?.catch(() => {})
+    // Also ends a start that waits for discovery.
     await this.#databases.stop()
+    await this.#started?.catch(() => {})
     await closeRails(adaptersOf(this.#shared.rails ?? []))
   }
 
@@ -212,6 +217,9 @@ export class SymphonyFleet<
 const POLLING = new Set<string>(['listen', 'poll', 'pollMs', 'debounceMs'] satisfies Polling[])
 const NOT_OF_FLEET = new Set([...POLLING, 'leaseSeconds', 'epochFile'])
 const FLEET_WORKER_OPTIONS = WORKER_OPTIONS.filter((name) => !NOT_OF_FLEET.has(name))
+
+/** Maximum wait of a stop for a running start, because discovery may never return. */
+const START_MS = 5_000
 
 /** Workers of every database of a fleet, started and stopped together. */
 export class SymphonyFleetWorker implements AsyncDisposable {
@@ -236,7 +244,10 @@ export class SymphonyFleetWorker implements AsyncDisposable {
     return this.#started
   }
 
-  /** Stops the workers and waits for a running start and running rounds. Safe to call before `start`, and twice. */
+  /**
+   * Stops the workers. Waits for running rounds, and at most 5 s for a running start. Safe to call before `start`, and
+   * twice.
+   */
   stop(): Promise<void> {
     this.#stopped ??= this.#stopAfterStart()
     return this.#stopped
@@ -252,7 +263,7 @@ export class SymphonyFleetWorker implements AsyncDisposable {
   }
 
   async #stopAfterStart(): Promise<void> {
-    await this.#started?.catch(() => {})
+    if (this.#started !== undefined) await settleWithin(this.#started, START_MS)
     await this.#stop()
   }
 }

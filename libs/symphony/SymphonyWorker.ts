@@ -301,12 +301,12 @@ export async function runUntilAborted(
   }
   try {
     if (signal.aborted) return
-    await worker.start()
-    // The signal may abort while the worker starts.
-    await new Promise<void>((resolve) => {
-      if (signal.aborted) resolve()
-      else signal.addEventListener('abort', () => resolve(), { once: true })
+    const aborted = new Promise<void>((resolve) => {
+      signal.addEventListener('abort', () => resolve(), { once: true })
     })
+    // A start may never end, for example because of discovery. `stop` limits its wait for the start.
+    await Promise.race([worker.start(), aborted])
+    await aborted
   } finally {
     await worker.stop()
   }

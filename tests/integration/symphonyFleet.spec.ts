@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
 import { PlatformDiscovery, type PlatformDatabase } from '../../libs/platform/index.js'
 import type { TopicMessage } from '../../libs/outbox/index.js'
 import { partsOf, SymphonyFleet, type FleetEvent } from '../../libs/symphony/index.js'
@@ -195,7 +195,14 @@ test('a fleet closes a database that discovery no longer lists, and keeps the ra
 
 interface Stoppable {
   readonly fleet: { close(): Promise<void> }
-  readonly worker: { stop(): Promise<void> }
+  readonly worker: { stop(): Promise<void>; run(options: { readonly signal: AbortSignal }): Promise<void> }
+}
+
+function runAndAbort(worker: Stoppable['worker']): Promise<void> {
+  const stop = new AbortController()
+  const running = worker.run({ signal: stop.signal })
+  stop.abort()
+  return running
 }
 
 test.each([
@@ -224,6 +231,50 @@ test.each([
   await fleet.close()
   expect(fleet.names).toEqual([])
   await expect(fleet.start()).rejects.toMatchObject({ code: 'DATABASE_CLOSED' })
+})
+
+test.each([
+  ['worker.stop()', 'WORKER_STOPPED', ({ worker }: Stoppable) => worker.stop()],
+  ['fleet.close()', 'DATABASE_CLOSED', ({ fleet }: Stoppable) => fleet.close()],
+  ['an aborted worker.run()', 'WORKER_STOPPED', ({ worker }: Stoppable) => runAndAbort(worker)],
+])('%s ends although discovery does not return, and the start fails (%s)', async (_, code, stop) => {
+  const { opened, open } = gate()
+  class Directory extends PlatformDiscovery {
+    async databases() {
+      await opened
+      return listed()
+    }
+  }
+  const fleet = new SymphonyFleet({ discovery: new Directory(), rails: [bankOf()], pollMs: 20 })
+  const worker = fleet.worker()
+  const outcome = worker.start().catch((error: unknown) => error)
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const stopping = stop({ fleet, worker })
+  await vi.advanceTimersByTimeAsync(5_000)
+  await stopping
+  vi.useRealTimers()
+  open()
+  expect(await outcome).toMatchObject({ code })
+  await fleet.close()
+  expect(fleet.names).toEqual([])
+})
+
+test('fleet.close() ends although a later call of discovery never returns', async () => {
+  let calls = 0
+  class Directory extends PlatformDiscovery {
+    async databases() {
+      calls += 1
+      return calls === 1 ? listed() : new Promise<never>(() => {})
+    }
+  }
+  const fleet = new SymphonyFleet({ discovery: new Directory(), refreshMs: 100 })
+  const types: string[] = []
+  fleet.events.on('*', ({ type }) => types.push(type))
+  await fleet.start()
+  await expect.poll(() => calls, POLL_OPTIONS).toBe(2)
+  await fleet.close()
+  expect(types).not.toContain('platform.discoveryFailed')
 })
 
 test('SymphonyFleet reports all invalid options in one error, and refuses an invalid rail', () => {
