@@ -16,8 +16,14 @@ export async function main(argv: readonly string[]): Promise<void> {
     if (terminal.isInteractive) terminal.note('Stopping. Once more to stop at once.')
   })
   let isOutputClosed = false
+  let isOutputLost = false
   for (const stream of [process.stdout, process.stderr]) {
     stream.on('error', (error) => {
+      // A full disk loses lines. It must not end a worker between the call of a rail and its outcome.
+      if (DISK_ERRORS.some((code) => hasCode(error, code))) {
+        isOutputLost = true
+        return
+      }
       // Each write after the first fails, too.
       if (!isOutputClosed && !hasCode(error, 'EPIPE')) throw error
       isOutputClosed = true
@@ -27,11 +33,18 @@ export async function main(argv: readonly string[]): Promise<void> {
   try {
     const exitCode = await run(argv, { env: process.env, terminal, signal: interruption.signal })
     // Sets exitCode instead of calling process.exit(), which would cut off text still being written to a pipe.
-    process.exitCode = exitCode === EXIT.ok && isOutputClosed ? EXIT.outputClosed : exitCode
+    process.exitCode = exitCode === EXIT.ok ? (isOutputClosed ? EXIT.outputClosed : EXIT.ok) : exitCode
+    // The error of the last write arrives after it.
+    process.once('exit', () => {
+      if (isOutputLost && process.exitCode === EXIT.ok) process.exitCode = EXIT.failed
+    })
   } finally {
     interruption.stopListening()
   }
 }
+
+/** Errors of a file or disk that is full or broken. */
+const DISK_ERRORS = ['ENOSPC', 'EDQUOT', 'EFBIG', 'EIO']
 
 /**
  * Aborts the command on the first SIGINT or SIGTERM, or when its output is closed, so that it can clean up. Exits at

@@ -1,3 +1,4 @@
+import { settleWithin } from '../worker/index.js'
 import { randomUUID } from 'node:crypto'
 import {
   fastify,
@@ -127,9 +128,11 @@ export function buildHttpServer(options: HttpServerParts): HttpServer {
     routes,
     listen: (address) => app.listen(address),
     close: async () => {
-      await connections?.close()
+      // Ends the streams at once. Their query of a silent database ends later, by itself.
+      const polls = connections?.close() ?? Promise.resolve()
       AbortSignal.timeout(CLOSE_PATIENCE_MS).addEventListener('abort', () => app.server.closeAllConnections())
       await app.close()
+      await settleWithin(polls, CLOSE_PATIENCE_MS)
     },
   }
 }

@@ -113,11 +113,13 @@ function withHasher(server: HttpServer, hasher: DestinationHasher): HttpServer {
       return listening
     },
     close: async () => {
-      await hasher.stop()
+      await settleWithin(hasher.stop(), HASHER_STOP_MS)
       await server.close()
     },
   }
 }
+
+const HASHER_STOP_MS = 1_000
 
 /** Counts the events of the Symphony and of the fleet, without counting a member of the fleet twice. */
 function countEvents(metrics: Metrics, symphony: AnySymphony, fleet: AnyFleet | undefined): Metrics {

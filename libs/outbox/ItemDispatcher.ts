@@ -105,6 +105,11 @@ export class ItemDispatcher implements DispatchHooks {
     const { clock, relayer } = this.#options
     const trustedMs = trustedLeaseMs(relayer.leaseSeconds)
     const leasedItems = items.map((item) => new LeasedItem(item, sentAtMs, trustedMs, clock))
+    if (this.#isStopping) {
+      // The claim was answered after the waiting items were released.
+      await this.#release(leasedItems)
+      return leasedItems.length
+    }
     for (const leased of leasedItems) this.#renewer.add(leased)
     if (relayer.renewLeases && items.length > 0) this.#renewer.start()
     const batchMates = this.queue.add(leasedItems)

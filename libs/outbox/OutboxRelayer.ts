@@ -94,11 +94,15 @@ export class OutboxRelayer implements Worker<RelayerCounts> {
   /** Stops claiming, releases waiting items, waits for running calls, records outcomes, and deregisters. */
   async stop(): Promise<void> {
     this.#dispatcher.close()
-    await this.#claimer.stop()
+    // A claim on a dead connection ends only at its timeout, which may be later than the supervisor waits. It delays
+    // neither the release of other leases nor the end of running calls.
+    const claims = this.#claimer.stop()
+    await settleWithin(claims, CLAIMS_MS)
     await this.#dispatcher.stop()
     const drained = this.#completer.drain()
     if (!(await settleWithin(drained, DRAIN_MS))) this.#completer.giveUp()
     await drained
+    await settleWithin(claims, CLAIMS_MS)
     await this.#heartbeat.stop()
   }
 
@@ -176,5 +180,7 @@ class CompletionsPendingError extends SymphonyError {
 }
 
 const EXECUTOR = 'symphony_executor'
+/** Longest wait of a stop for the claims under way. */
+const CLAIMS_MS = 1_000
 const DRAIN_MS = 5_000
 const ROUND_DRAIN_MS = 10_000

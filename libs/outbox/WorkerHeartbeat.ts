@@ -52,8 +52,8 @@ export class WorkerHeartbeat {
   }
 
   async stop(): Promise<void> {
-    await this.#loop.stop()
-    await this.#beating?.catch(() => {})
+    // A heartbeat on a dead connection ends only at its timeout.
+    await settleWithin(Promise.all([this.#loop.stop(), this.#beating]), DEREGISTER_MS)
     if (this.#isRegistered) await settleWithin(this.#deregister(), DEREGISTER_MS)
     this.#isRegistered = false
   }

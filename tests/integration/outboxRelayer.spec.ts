@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest'
-import { OutboxRelayer, type RelayerEvent, type RelayerOptions } from '../../libs/outbox/index.js'
+import { enqueuePaymentOutbox, OutboxRelayer, type RelayerEvent, type RelayerOptions } from '../../libs/outbox/index.js'
 import { NotSentError, type RailAnswer } from '../../libs/rails/index.js'
 import { sleep } from '../../libs/worker/index.js'
 import { useTestDatabase } from '../support/database.js'
+import { gate } from '../support/gate.js'
 import { buildInstruction, claim, complete, enqueue, enqueueAndClaim, pendingRow } from '../support/outboxItems.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { openConnection, untilTableWaits } from '../support/race.js'
@@ -465,6 +466,41 @@ describe('a running relayer', () => {
     await Promise.all([round, stopping])
     expect({ calls: rail.calls.length, ...relayer.gauge }).toEqual({ calls: 0, running: 0, waiting: 0, completing: 0 })
     expect(await pendingRow(db, outboxId)).toMatchObject({ lease_token: null, attempt_count: 0 })
+  })
+
+  test('releases waiting items at a stop although a claim waits for its answer', async () => {
+    const { railType } = buildInstruction()
+    const answer = gate()
+    let isSlow = false
+    const rail = recordingRail({ type: railType }, async () => {
+      if (isSlow) await answer.opened
+      return { outcome: 'success', reference: 'paid' }
+    })
+    const { relayer, events } = relayerFor(rail, { pollMs: 60_000, concurrency: 1 })
+    await relayer.start()
+    // Items wait in memory only if the calls before them were fast.
+    await Promise.all(Array.from({ length: 60 }, () => enqueue(db, { railType })))
+    const recorded = () => events.filter(({ type }) => type === 'outbox.recorded').length
+    await expect.poll(recorded, POLL_OPTIONS).toBe(60)
+    isSlow = true
+    const [, waiting] = [await enqueue(db, { railType }), await enqueue(db, { railType })]
+    await expect.poll(() => relayer.gauge, POLL_OPTIONS).toMatchObject({ running: 1, waiting: 1 })
+    const blocker = await openConnection(db)
+    // A release does not read the pauses, a claim does.
+    await blocker.query('BEGIN; LOCK TABLE outbox_pauses IN ACCESS EXCLUSIVE MODE')
+    const late = await enqueuePaymentOutbox(blocker, buildInstruction({ railType }))
+    await db.queryNoRole('NOTIFY outbox_pending')
+    await untilTableWaits(db, 'outbox_pauses')
+    const stopping = relayer.stop()
+    const leaseOf = async (outboxId: string) => (await pendingRow(db, outboxId))?.['lease_token']
+    await expect.poll(() => leaseOf(waiting.outboxId), POLL_OPTIONS).toBeNull()
+    await untilTableWaits(db, 'outbox_pauses')
+    answer.open()
+    await blocker.query('COMMIT')
+    await blocker.close()
+    await stopping
+    expect(rail.calls).toHaveLength(61)
+    await expect.poll(() => leaseOf(late.outboxId), POLL_OPTIONS).toBeNull()
   })
 
   test('learns the database time from its first heartbeat, and then claims a due item without a poll', async () => {

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process'
+import { openSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -23,11 +24,17 @@ interface Ended {
 function spawnNode(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
+  /** Stream that is written to a full disk. */
+  { full }: { readonly full?: 'stdout' | 'stderr' } = {},
 ): { readonly child: ChildProcess; readonly ended: Promise<Ended> } {
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } })
+  const to = (name: string) => (name === full ? openSync('/dev/full', 'w') : 'pipe')
+  const child = spawn(process.execPath, args, {
+    stdio: ['ignore', to('stdout'), to('stderr')],
+    env: { ...process.env, ...env },
+  })
   let [stdout, stderr] = ['', '']
-  child.stdout.on('data', (chunk) => (stdout += String(chunk)))
-  child.stderr.on('data', (chunk) => (stderr += String(chunk)))
+  child.stdout?.on('data', (chunk) => (stdout += String(chunk)))
+  child.stderr?.on('data', (chunk) => (stderr += String(chunk)))
   const ended = new Promise<Ended>((resolve) => {
     child.once('close', (code, signal) => resolve({ exitCode: code ?? signal ?? 'lost', stdout, stderr }))
   })
@@ -156,5 +163,22 @@ describe('a command whose reader closes stdout', () => {
     const open = found.filter((proposal) => proposal?.status === 'OPEN').map((proposal) => proposal?.proposalId)
     expect(open.length).toBeGreaterThan(0)
     expect({ exitCode, stderr }).toEqual({ exitCode: 141, stderr: `No answer for: ${open.join(' ')}\n` })
+  })
+})
+
+describe('a full disk', () => {
+  test('loses lines of the log and ends no process', async () => {
+    const lifecycle = pathToFileURL(builtPath('libs/cli/processes/lifecycle.js')).href
+    const script = `import { createLog } from ${JSON.stringify(lifecycle)}
+      const log = createLog('info', 'worker')
+      for (let line = 0; line < 3; line += 1) log.info({ line }, 'started')
+      setTimeout(() => console.log('alive'), 50)`
+    const { exitCode, stdout } = await spawnNode(['--input-type=module', '-e', script], {}, { full: 'stderr' }).ended
+    expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: 'alive\n' })
+  })
+
+  test('makes a command whose result it loses exit with 1', async () => {
+    const { exitCode, stderr } = await spawnNode([BIN, '--help'], {}, { full: 'stdout' }).ended
+    expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: '' })
   })
 })

@@ -247,3 +247,16 @@ test('a key restricted to participants opens at most a quarter of streamsMax', a
   for (const token of [key, key, other.key, TOKEN, TOKEN]) statuses.push((await listen(fixture, token)).response.status)
   expect(statuses).toEqual([200, 503, 200, 200, 200])
 })
+
+test('close() ends the streams at once although the database does not answer their poll', async () => {
+  const fixture = await openHttpFixture(db, { streamPollMs: 20 })
+  const client = await listening(fixture)
+  const blocker = await openConnection(db)
+  onTestFinished(() => blocker.close())
+  await blocker.query('BEGIN; LOCK TABLE payment_outbox_identities IN ACCESS EXCLUSIVE MODE')
+  await untilTableWaits(db, 'payment_outbox_identities')
+  await fixture.close()
+  expect(await client.ended).toBe('ended')
+  // The poll still waits, so close() did not wait for it.
+  await untilTableWaits(db, 'payment_outbox_identities')
+})

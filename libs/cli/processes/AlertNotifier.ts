@@ -8,7 +8,7 @@ import {
   searchParticipant,
   type ItemView,
 } from '../../outbox/index.js'
-import { IntervalWorker, sleep } from '../../worker/index.js'
+import { IntervalWorker, settleWithin, sleep } from '../../worker/index.js'
 import { sendNotice, type AlertChannel, type AlertNotice, type NotifySettings } from './alertChannels.js'
 
 /** Alerts during which no worker sends messages. This process sends their notices at once. */
@@ -76,10 +76,10 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
     this.#watched.delete(DATABASE_AWAY)
   }
 
-  /** Stops at once: a channel that does not answer delays no shutdown. */
+  /** Stops within a second: neither a channel nor a database that does not answer delays the shutdown. */
   override async stop(): Promise<void> {
     this.#stopping.abort()
-    await super.stop()
+    await settleWithin(super.stop(), STOP_MS)
   }
 
   async runOnce(): Promise<NotifierCounts> {
@@ -258,6 +258,7 @@ export class AlertNotifier extends IntervalWorker<NotifierCounts> {
 
 /** Number of rounds in a row in which a firing alert may be missing. The next round without the alert ends it. */
 const MISSING_ROUNDS = 1
+const STOP_MS = 1_000
 const SEND_ATTEMPTS = 3
 /** Number of messages among which the last notice is searched. */
 const LAST_MESSAGES = 50

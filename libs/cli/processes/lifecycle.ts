@@ -6,10 +6,17 @@ import type { AnySymphony } from '../../symphony/index.js'
 import { sleep } from '../../worker/index.js'
 import type { Settings } from '../settings/settings.js'
 
-/** Logs JSON lines to stderr, because stdout is for results. Writes synchronously, so that a crash loses no line. */
+/**
+ * Logs JSON lines to stderr, because stdout is for results. Writes synchronously, so that a crash loses no line. A full
+ * disk loses lines: it must not end a worker between the call of a rail and its outcome.
+ */
 export function createLog(level: Settings['logLevel'], name: string): Logger {
-  return pino({ level, base: { name, pid: process.pid } }, pino.destination({ dest: 2, sync: true }))
+  const destination = pino.destination({ dest: 2, sync: true, maxLength: UNWRITTEN_BYTES_MAX })
+  destination.on('error', () => {})
+  return pino({ level, base: { name, pid: process.pid } }, destination)
 }
+
+const UNWRITTEN_BYTES_MAX = 1_048_576
 
 /** Waits until the signal aborts. The timer keeps the process alive. */
 export async function untilAborted(signal: AbortSignal): Promise<void> {
