@@ -3253,6 +3253,22 @@ SET search_path=symphony, pg_temp
 -- body: sha256 006a5172cf3df9873f556caf61146765b46185c4466adbf1ac3b93340a288881
 COMMENT ON FUNCTION lock_due_outbox_rows(text[], boolean[], integer, timestamp with time zone, boolean, tid[]) IS 'Internal: locks due, claimable rows of several rails and kinds, oldest first.';
 
+-- function lock_free_outbox_items(uuid[]) of symphony_owner
+CREATE FUNCTION lock_free_outbox_items(p_outbox_ids uuid[])
+RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_bitmapscan=off
+SET enable_hashjoin=off
+SET enable_material=off
+SET enable_mergejoin=off
+SET enable_seqscan=off
+SET jit=off
+SET plan_cache_mode=force_generic_plan
+SET search_path=symphony, pg_temp
+-- body: sha256 34115667ff6dcb45613d116a6273efdc93889563a67e693934348996967db4b7
+COMMENT ON FUNCTION lock_free_outbox_items(uuid[]) IS 'Internal: locks items without waiting; returns the list with NULL for each item that is locked.';
+
 -- function lock_held_outbox_item(uuid, text, text) of symphony_owner
 CREATE FUNCTION lock_held_outbox_item(p_outbox_id uuid, p_actor text, p_decision text)
 RETURNS boolean
@@ -4253,8 +4269,10 @@ CREATE FUNCTION release_outbox_lease(p_outbox_id uuid, p_lease_token uuid, p_wor
 RETURNS void
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 ed159163ea3a8e65bda3991ffb420eb178fca2568abf935e52a53afccd6e9d1b
+-- body: sha256 b9287c734dbfebf75edf93cb6375af7779649b9c4a2b2c2e7a67a0daadda393c
 COMMENT ON FUNCTION release_outbox_lease(uuid, uuid, text) IS 'Releases one lease whose dispatch never began, or raises P7002 or P7006.';
 
 -- function release_outbox_leases(uuid[], uuid[], text) of symphony_owner
@@ -4270,8 +4288,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 f2514a6b4591b34c7369c1cdfa48d5b8e397e7667033fbc8c6cc0f5b554821b5
-COMMENT ON FUNCTION release_outbox_leases(uuid[], uuid[], text) IS 'Releases leases whose dispatch never began; returns for each whether it was released.';
+-- body: sha256 0f1de290293f1b572ee4c4f88fc8f30171a696bc99b07488e0d8cd69e6c7bd79
+COMMENT ON FUNCTION release_outbox_leases(uuid[], uuid[], text) IS 'Releases leases whose dispatch never began; returns for each whether it was released, or null if it is locked.';
 
 -- function release_tasks(uuid[], text, integer) of symphony_owner
 CREATE FUNCTION release_tasks(p_task_ids uuid[], p_error_message text, p_retry_delay_seconds integer)
@@ -4298,8 +4316,10 @@ CREATE FUNCTION renew_outbox_lease(p_outbox_id uuid, p_lease_token uuid, p_worke
 RETURNS timestamp with time zone
 LANGUAGE plpgsql VOLATILE
 SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 f8c9a4c022e1ccd40a721422e2d517642f068a8f46adf2240de79eb993bd58cf
+-- body: sha256 27a2594b19170fa63b769e5962165437c2ce89621ed49f21656de1641fd9c75e
 COMMENT ON FUNCTION renew_outbox_lease(uuid, uuid, text, integer) IS 'Extends a live lease of this worker and token, or raises P7002.';
 
 -- function renew_outbox_leases(uuid[], uuid[], text, integer) of symphony_owner
@@ -4315,8 +4335,8 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 8ad12e8ceb0ecf9e81a8f34c580a62eee25def0910f9cfcf09277fd9fb415388
-COMMENT ON FUNCTION renew_outbox_leases(uuid[], uuid[], text, integer) IS 'Extends live leases; returns for each whether it was extended.';
+-- body: sha256 c1cde1a7cfabd21dc397b84cb079503128ea5a7dadc0c6bc3b8850a3efd659a7
+COMMENT ON FUNCTION renew_outbox_leases(uuid[], uuid[], text, integer) IS 'Extends live leases; returns for each whether it was extended, or null if it is locked.';
 
 -- function repair_expired_leases(integer, text, boolean) of symphony_owner
 CREATE FUNCTION repair_expired_leases(p_batch_size integer, p_worker_id text, p_report_failures boolean DEFAULT false)

@@ -1,7 +1,7 @@
 import { decodeTraceContext, type Clock } from '../core/index.js'
 import { DatabaseError, isLeaseLostError, type Queryable } from '../db/index.js'
 import { RAIL_RESULT_CODES, type LoadedRail, type RailResult, type StatusResult } from '../rails/index.js'
-import { settleWithin, type Emitter } from '../worker/index.js'
+import { settleWithin, sleep, type Emitter } from '../worker/index.js'
 import { AttemptSpans } from './AttemptSpans.js'
 import { beginOutboxDispatch, holdLeasedOutboxItem, releaseOutboxLeases } from './db.js'
 import { dispatchItem, type DispatchHooks, type DispatchResult } from './dispatchItem.js'
@@ -265,19 +265,43 @@ export class ItemDispatcher implements DispatchHooks {
     this.#releasing.add(releasing)
   }
 
-  /** Releases leases without a call, on a best-effort basis: a lease that remains expires by itself. */
+  /**
+   * Releases leases without a call, on a best-effort basis: a lease that remains expires by itself. Repeats the release
+   * of items that another transaction has locked, after the others are released.
+   */
   async #release(items: readonly LeasedItem[]): Promise<void> {
-    const { role, relayer, events } = this.#options
     for (const leased of items) this.#renewer.remove(leased)
+    let leases: readonly ClaimedItem[] = items.map(({ item }) => item)
+    for (let tries = 1; leases.length > 0; tries += 1) {
+      leases = await this.#releaseUnlocked(leases)
+      if (leases.length === 0) return
+      if (tries === RELEASE_TRIES_MAX) break
+      await sleep(RELEASE_RETRY_MS)
+    }
+    for (const { outboxId } of leases) {
+      const error = new Error('another transaction has locked the item; its lease expires by itself')
+      this.#options.events.emit({ type: 'outbox.fault', during: 'releasing leases', error, outboxId })
+    }
+  }
+
+  /** Returns the leases of the items that are locked. */
+  async #releaseUnlocked(items: readonly ClaimedItem[]): Promise<readonly ClaimedItem[]> {
+    const { role, relayer, events } = this.#options
+    const locked: ClaimedItem[] = []
     for (let start = 0; start < items.length; start += RELEASES_MAX) {
-      const leases = items.slice(start, start + RELEASES_MAX).map(({ item }) => item)
+      const leases = items.slice(start, start + RELEASES_MAX)
       try {
         const released = await releaseOutboxLeases(role, leases, relayer.workerId)
-        events.emit({ type: 'outbox.released', items: released.filter((one) => one.released).length })
+        const answered = released.filter((one) => one.released !== null)
+        if (answered.length > 0) {
+          events.emit({ type: 'outbox.released', items: answered.filter((one) => one.released).length })
+        }
+        locked.push(...leases.filter((_, index) => released[index]?.released === null))
       } catch (error) {
         events.emit({ type: 'outbox.fault', during: 'releasing leases', error })
       }
     }
+    return locked
   }
 
   #createLane(rail: LoadedRail): RailLane {
@@ -302,3 +326,6 @@ export class ItemDispatcher implements DispatchHooks {
 const OWN_CODES: ReadonlySet<string> = new Set(Object.values(RAIL_RESULT_CODES))
 const ABORTED_CALLS_MS = 2_000
 const RELEASES_MAX = 500
+const RELEASE_RETRY_MS = 500
+/** Maximum number of releases of a locked item. Together they wait about as long as a statement waits for a lock. */
+const RELEASE_TRIES_MAX = 20

@@ -49,27 +49,31 @@ export class LeaseRenewer {
     this.#items.delete(leased)
   }
 
+  /** Renews each lease that has passed half its time. The next poll repeats this for items that were locked. */
   async #renew(): Promise<PollResult> {
+    const leaseMs = this.#options.leaseSeconds * 1_000
+    const expiringSoon = [...this.#items].filter(({ trustedForMs }) => trustedForMs < leaseMs / 2)
+    for (let start = 0; start < expiringSoon.length; start += RENEWALS_MAX) {
+      await this.#renewGroup(expiringSoon.slice(start, start + RENEWALS_MAX))
+    }
+    return { pollAgain: false }
+  }
+
+  async #renewGroup(group: readonly LeasedItem[]): Promise<void> {
     const { role, workerId, leaseSeconds, clock, events } = this.#options
-    const leaseMs = leaseSeconds * 1_000
-    const expiringSoon = [...this.#items]
-      .filter(({ trustedForMs }) => trustedForMs < leaseMs / 2)
-      .slice(0, RENEWALS_MAX)
-    if (expiringSoon.length === 0) return { pollAgain: false }
     const sentAtMs = clock.monotonicMs()
-    const leases = expiringSoon.map(({ item }) => item)
+    const leases = group.map(({ item }) => item)
     const renewals = await renewOutboxLeases(role, leases, workerId, leaseSeconds)
     for (const [index, { renewed, outboxId }] of renewals.entries()) {
-      const leased = expiringSoon[index]
+      const leased = group[index]
       // Skips an item that finished in the meantime: it was removed, and its lease ended correctly.
-      if (leased === undefined || !this.#items.has(leased)) continue
+      if (renewed === null || leased === undefined || !this.#items.has(leased)) continue
       if (renewed) leased.renewed(sentAtMs + trustedLeaseMs(leaseSeconds))
       else {
         this.#items.delete(leased)
         if (leased.markLost()) events.emit({ type: 'outbox.leaseLost', outboxId, during: 'renewal' })
       }
     }
-    return { pollAgain: expiringSoon.length === RENEWALS_MAX }
   }
 }
 

@@ -126,6 +126,10 @@ export async function renewOutboxLease(
   return toDate(onlyRow(rows).renew_outbox_lease)
 }
 
+/**
+ * Renews many leases. Does not wait for items that another transaction has locked, so that one of them does not delay
+ * the others: their `renewed` is null. Repeat the call for them.
+ */
 export async function renewOutboxLeases(
   role: Queryable,
   leases: readonly LeaseRef[],
@@ -133,7 +137,7 @@ export async function renewOutboxLeases(
   leaseSeconds: number,
 ): Promise<LeaseRenewal[]> {
   const { outboxIds, leaseTokens } = leaseColumns(leases)
-  const rows = await call<{ outbox_id: string; renewed: boolean; lease_expires_at: Date | null }>(
+  const rows = await call<{ outbox_id: string; renewed: boolean | null; lease_expires_at: Date | null }>(
     role,
     'renew_outbox_leases',
     [
@@ -158,13 +162,14 @@ export async function releaseOutboxLease(role: Queryable, lease: LeaseRef, worke
   ])
 }
 
+/** Releases many leases. Does not wait for locked items: their `released` is null. Repeat the call for them. */
 export async function releaseOutboxLeases(
   role: Queryable,
   leases: readonly LeaseRef[],
   workerId: string,
 ): Promise<LeaseRelease[]> {
   const { outboxIds, leaseTokens } = leaseColumns(leases)
-  const rows = await call<{ outbox_id: string; released: boolean }>(role, 'release_outbox_leases', [
+  const rows = await call<{ outbox_id: string; released: boolean | null }>(role, 'release_outbox_leases', [
     outboxIds,
     leaseTokens,
     requiredId('workerId', workerId),

@@ -161,13 +161,15 @@ export type CompletionVerdict =
 
 export interface LeaseRenewal {
   readonly outboxId: string
-  readonly renewed: boolean
+  /** Null if another transaction has locked the item: the lease is neither renewed nor known to be lost. */
+  readonly renewed: boolean | null
   readonly leaseExpiresAt: Date | null
 }
 
 export interface LeaseRelease {
   readonly outboxId: string
-  readonly released: boolean
+  /** Null if another transaction has locked the item: repeat the release. */
+  readonly released: boolean | null
 }
 
 export interface LateOutcome extends LeaseRef {

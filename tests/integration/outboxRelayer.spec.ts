@@ -536,6 +536,43 @@ describe('a running relayer', () => {
     await relayer.stop()
   })
 
+  test('releases the other items at a stop while one is locked, and that one afterwards', async () => {
+    const { railType } = buildInstruction()
+    await Promise.all(Array.from({ length: 300 }, () => enqueue(db, { railType })))
+    // The rail answers quickly until the relayer has prefetched items. Then one call ends after the test.
+    const [stuck, answered] = [gate(), gate()]
+    const rail = recordingRail({ type: railType, concurrency: 1 }, async ({ reference }) => {
+      await sleep(1)
+      if (relayer.gauge.waiting < 2) return { outcome: 'success', reference }
+      stuck.open()
+      await answered.opened
+      return { outcome: 'success', reference }
+    })
+    const { relayer, events } = relayerFor(rail, { batchSize: 20 })
+    await relayer.start()
+    await stuck.opened
+    const leased = async () => {
+      const { rows } = await db.queryNoRole<{ outbox_id: string }>(
+        `SELECT outbox_id FROM payment_outbox_pending
+         WHERE rail_type = $1 AND lease_token IS NOT NULL AND outbox_id <> ALL ($2) ORDER BY outbox_id`,
+        [railType, rail.calls.map(({ reference }) => reference)],
+      )
+      return rows.map(({ outbox_id: outboxId }) => outboxId)
+    }
+    const [locked] = await leased()
+    const blocker = await openConnection(db)
+    await blocker.query('BEGIN')
+    await blocker.query('SELECT FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [locked])
+    const stopping = relayer.stop()
+    await expect.poll(leased, POLL_OPTIONS).toEqual([locked])
+    await blocker.query('ROLLBACK')
+    await blocker.close()
+    await expect.poll(leased, POLL_OPTIONS).toEqual([])
+    answered.open()
+    await stopping
+    expect(events.filter(({ type }) => type === 'outbox.fault')).toEqual([])
+  })
+
   test('releases prefetched items at a stop and records no attempt for them', async () => {
     const { railType } = buildInstruction()
     const items = await Promise.all(Array.from({ length: 300 }, () => enqueue(db, { railType })))

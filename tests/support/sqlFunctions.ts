@@ -724,6 +724,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   late_paid_item: 'stable',
   latency_range: 'immutable',
   lock_due_outbox_rows: 'volatile',
+  lock_free_outbox_items: 'volatile',
   lock_held_outbox_item: 'volatile',
   lock_inbox_message: 'volatile',
   lock_live_inbox_claims: 'volatile',

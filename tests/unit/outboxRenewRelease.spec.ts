@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { LeaseLostError } from '../../libs/db/index.js'
 import {
   placeOutboxHold,
@@ -21,11 +21,28 @@ import {
   pendingRow,
   WORKER,
 } from '../support/outboxItems.js'
-import { failureOf } from '../support/race.js'
+import { failureOf, openConnection, type Connection } from '../support/race.js'
 
 const db = await useTestDatabase()
 
 const executor = () => db.as('symphony_executor')
+
+/** Locks an item's row until the caller ends the transaction. */
+async function lockRow({ outboxId }: { readonly outboxId: string }): Promise<Connection> {
+  const holder = await openConnection(db)
+  onTestFinished(() => holder.close())
+  await holder.query('BEGIN')
+  await holder.query('SELECT FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [outboxId])
+  return holder
+}
+
+/** Opens a connection whose statements fail after 50 ms of waiting for a lock. */
+async function impatientExecutor(): Promise<Connection> {
+  const connection = await openConnection(db, 'symphony_executor')
+  onTestFinished(() => connection.close())
+  await connection.query('SET lock_timeout = 50')
+  return connection
+}
 
 describe('renewing an outbox lease', () => {
   test('changes only the expiry of a live lease', async () => {
@@ -103,6 +120,24 @@ describe('renewing an outbox lease', () => {
     expect(after!.lease_expires_at!.getTime()).toBeGreaterThan(live.leaseExpiresAt.getTime())
     expect((await pendingRow(db, foreign.outboxId))!.lease_expires_at).toEqual(foreign.leaseExpiresAt)
   })
+
+  test('answers null for a locked item of many leases, and waits for a single one', async () => {
+    const [locked, free] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
+    const holder = await lockRow(locked)
+    const impatient = await impatientExecutor()
+    const twice = [locked, free, free]
+    const renewals = await renewOutboxLeases(impatient, twice, WORKER, 3600)
+    expect(renewals).toMatchObject([
+      { outboxId: locked.outboxId, renewed: null, leaseExpiresAt: null },
+      { outboxId: free.outboxId, renewed: true },
+      { outboxId: free.outboxId, renewed: false },
+    ])
+    expect(await failureOf(renewOutboxLease(impatient, locked, WORKER, 3600))).toMatchObject({
+      code: 'LOCK_NOT_AVAILABLE',
+    })
+    await holder.query('ROLLBACK')
+    expect(await renewOutboxLeases(impatient, [locked], WORKER, 3600)).toMatchObject([{ renewed: true }])
+  })
 })
 
 describe('releasing an outbox lease', () => {
@@ -172,5 +207,18 @@ describe('releasing an outbox lease', () => {
     ])
     expect(await pendingRow(db, foreign.outboxId)).toMatchObject({ lease_token: foreign.leaseToken })
     expect(await pendingRow(db, expired.outboxId)).toMatchObject({ lease_token: expired.leaseToken })
+  })
+
+  test('answers null for a locked item of many leases, and waits for a single one', async () => {
+    const [locked, free] = [await enqueueAndClaim(db), await enqueueAndClaim(db)]
+    const holder = await lockRow(locked)
+    const impatient = await impatientExecutor()
+    expect(await releaseOutboxLeases(impatient, [locked, free], WORKER)).toEqual([
+      { outboxId: locked.outboxId, released: null },
+      { outboxId: free.outboxId, released: true },
+    ])
+    expect(await failureOf(releaseOutboxLease(impatient, locked, WORKER))).toMatchObject({ code: 'LOCK_NOT_AVAILABLE' })
+    await holder.query('ROLLBACK')
+    expect(await releaseOutboxLeases(impatient, [locked], WORKER)).toMatchObject([{ released: true }])
   })
 })

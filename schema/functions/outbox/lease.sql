@@ -1,5 +1,7 @@
 -- Calls of a worker that holds a lease: renew, release, dispatch mark, hold. The lease token fences each call.
 
+-- Answers null for items that another transaction has locked: waiting for one would delay all the others until their
+-- leases end. The caller repeats the call for these items.
 CREATE OR REPLACE FUNCTION renew_outbox_leases(
   p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text, p_lease_seconds integer
 ) RETURNS TABLE (ordinal integer, outbox_id uuid, renewed boolean, lease_expires_at timestamptz)
@@ -8,13 +10,15 @@ AS $$
 -- Planner: batch
 #variable_conflict use_column
 DECLARE
+  v_free uuid[];
   v_places tid[];
   v_until timestamptz;
   v_full_trail boolean;
 BEGIN
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
   PERFORM check_number('p_lease_seconds', p_lease_seconds, 1, 3600);
-  v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
+  v_free := lock_free_outbox_items(p_outbox_ids);
+  v_places := lock_live_outbox_leases(v_free, p_lease_tokens, p_worker_id);
   v_until := clock_timestamp() + make_interval(secs => p_lease_seconds);
   UPDATE payment_outbox_pending p SET lease_expires_at = GREATEST(p.lease_expires_at, v_until)
   WHERE p.ctid = ANY (v_places);
@@ -29,8 +33,9 @@ BEGIN
     WHERE g.place IS NOT NULL;
   END IF;
   RETURN QUERY
-  SELECT g.ordinal::integer, g.outbox_id, g.place IS NOT NULL, p.lease_expires_at
-  FROM unnest(p_outbox_ids, v_places) WITH ORDINALITY AS g(outbox_id, place, ordinal)
+  SELECT g.ordinal::integer, g.outbox_id, CASE WHEN g.free_id IS NOT NULL THEN g.place IS NOT NULL END,
+    p.lease_expires_at
+  FROM unnest(p_outbox_ids, v_free, v_places) WITH ORDINALITY AS g(outbox_id, free_id, place, ordinal)
   LEFT JOIN LATERAL (
     SELECT q.lease_expires_at FROM payment_outbox_pending q WHERE q.outbox_id = g.outbox_id OFFSET 0
   ) p ON g.place IS NOT NULL
@@ -38,17 +43,20 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION renew_outbox_leases(uuid[], uuid[], text, integer) IS
-  'Extends live leases; returns for each whether it was extended.';
+  'Extends live leases; returns for each whether it was extended, or null if it is locked.';
 
 CREATE OR REPLACE FUNCTION renew_outbox_lease(
   p_outbox_id uuid, p_lease_token uuid, p_worker_id text, p_lease_seconds integer
 ) RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_verdict record;
 BEGIN
+  -- Waits for the row, because the call below does not.
+  PERFORM 1 FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id FOR UPDATE;
   SELECT r.renewed, r.lease_expires_at INTO v_verdict
   FROM renew_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id, p_lease_seconds) r;
   IF NOT v_verdict.renewed THEN
@@ -61,7 +69,8 @@ COMMENT ON FUNCTION renew_outbox_lease(uuid, uuid, text, integer) IS
   'Extends a live lease of this worker and token, or raises P7002.';
 
 -- Releases leases whose dispatch never began, without counting an attempt. After a marked dispatch has begun, its lease
--- cannot be released: only its outcome, a hold by its worker or the expiry ends the lease.
+-- cannot be released: only its outcome, a hold by its worker or the expiry ends the lease. Answers null for locked
+-- items, as renew_outbox_leases does.
 CREATE OR REPLACE FUNCTION release_outbox_leases(p_outbox_ids uuid[], p_lease_tokens uuid[], p_worker_id text)
 RETURNS TABLE (ordinal integer, outbox_id uuid, released boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -69,12 +78,14 @@ AS $$
 -- Planner: batch
 #variable_conflict use_column
 DECLARE
+  v_free uuid[];
   v_places tid[];
   v_full_trail boolean;
   v_released uuid[];
 BEGIN
   PERFORM check_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
-  v_places := lock_live_outbox_leases(p_outbox_ids, p_lease_tokens, p_worker_id);
+  v_free := lock_free_outbox_items(p_outbox_ids);
+  v_places := lock_live_outbox_leases(v_free, p_lease_tokens, p_worker_id);
   WITH released AS (
     UPDATE payment_outbox_pending p
     SET claimed_by = NULL, lease_token = NULL, lease_expires_at = NULL, claimed_at = NULL, dispatch_mark = NULL
@@ -87,21 +98,25 @@ BEGIN
     PERFORM append_outbox_events('LEASE_RELEASED', p_worker_id, v_released, NULL);
   END IF;
   RETURN QUERY
-  SELECT g.ordinal::integer, g.outbox_id, g.place IS NOT NULL AND g.outbox_id = ANY (v_released)
-  FROM unnest(p_outbox_ids, v_places) WITH ORDINALITY AS g(outbox_id, place, ordinal)
+  SELECT g.ordinal::integer, g.outbox_id,
+    CASE WHEN g.free_id IS NOT NULL THEN g.place IS NOT NULL AND g.outbox_id = ANY (v_released) END
+  FROM unnest(p_outbox_ids, v_free, v_places) WITH ORDINALITY AS g(outbox_id, free_id, place, ordinal)
   ORDER BY g.ordinal;
 END
 $$;
 COMMENT ON FUNCTION release_outbox_leases(uuid[], uuid[], text) IS
-  'Releases leases whose dispatch never began; returns for each whether it was released.';
+  'Releases leases whose dispatch never began; returns for each whether it was released, or null if it is locked.';
 
 CREATE OR REPLACE FUNCTION release_outbox_lease(p_outbox_id uuid, p_lease_token uuid, p_worker_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
+-- Planner: lookup
 #variable_conflict use_column
 DECLARE
   v_released boolean;
 BEGIN
+  -- Waits for the row, because the call below does not.
+  PERFORM 1 FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id FOR UPDATE;
   SELECT r.released INTO v_released FROM release_outbox_leases(ARRAY[p_outbox_id], ARRAY[p_lease_token], p_worker_id) r;
   IF NOT v_released THEN
     IF EXISTS (
@@ -267,6 +282,31 @@ END
 $$;
 COMMENT ON FUNCTION lock_live_outbox_leases(uuid[], uuid[], text) IS
   'Internal: locks items; returns the rows whose live lease this worker and token hold.';
+
+-- Returns the list with NULL in the place of each item that another transaction has locked. Keeps an id without a
+-- pending row: its lease has ended.
+CREATE OR REPLACE FUNCTION lock_free_outbox_items(p_outbox_ids uuid[]) RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: batch
+#variable_conflict use_column
+BEGIN
+  RETURN ARRAY(
+    SELECT CASE
+        WHEN f.outbox_id IS NOT NULL THEN g.outbox_id
+        WHEN NOT EXISTS (SELECT 1 FROM payment_outbox_pending p WHERE p.outbox_id = g.outbox_id OFFSET 0)
+          THEN g.outbox_id
+      END
+    FROM unnest(p_outbox_ids) WITH ORDINALITY AS g(outbox_id, ordinal)
+    LEFT JOIN LATERAL (
+      SELECT q.outbox_id FROM payment_outbox_pending q
+      WHERE q.outbox_id = g.outbox_id OFFSET 0 FOR UPDATE SKIP LOCKED
+    ) f ON true
+    ORDER BY g.ordinal);
+END
+$$;
+COMMENT ON FUNCTION lock_free_outbox_items(uuid[]) IS
+  'Internal: locks items without waiting; returns the list with NULL for each item that is locked.';
 
 -- A worker that missed the answer to its COMMIT also gets this error. DETAIL says whether this token recorded an
 -- outcome.
