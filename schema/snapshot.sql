@@ -1947,7 +1947,7 @@ SET enable_seqscan=off
 SET jit=off
 SET plan_cache_mode=force_generic_plan
 SET search_path=symphony, pg_temp
--- body: sha256 20cb7ba768c518f73b893692ed034e5317d7b7bc9c7eac2b0c7647b076c445d7
+-- body: sha256 a729ad81a6b0b5e3d0702a3c746f3ecb98736e9a521bcf16973e149848e46627
 COMMENT ON FUNCTION admit_outbox_items(text[], text[], text[], text[], jsonb[], timestamp with time zone[], boolean[], uuid, text[], boolean, text, bigint, text[], uuid[], boolean) IS 'Internal: inserts new items with identity and sequence number, returns known items, raises on conflicts.';
 
 -- function advance_outbox_streams(text[]) of symphony_owner
@@ -2788,7 +2788,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 2fe4eeaff6fcd8b3cd58cf2c7f43cf05bd901902b37e5b105f088b0854ab0494
+-- body: sha256 3b5a47ca3fcf77a4999f5aabf8441bf4e7744abf754fa7f8ee8e68ee26ea12f3
 COMMENT ON FUNCTION end_outbox_item(uuid, text, text, text, text, text, text) IS 'Internal: appends the terminal attempt of a decision or a cancellation, removes the item from the queue and advances its ordered stream; returns the id of the attempt.';
 
 -- function end_task_claims(text, uuid[], uuid[], text, text, text, integer) of symphony_owner
@@ -3449,6 +3449,17 @@ SECURITY DEFINER
 SET search_path=symphony, pg_temp
 -- body: sha256 411010716f0a0807415ccbcae9774b24eed7272f3a87735fbf5e333c87705509
 COMMENT ON FUNCTION mark_inbox_processing(text, text) IS 'Marks a sighted message as processing; a repeat counts another attempt. Raises P7011 for an unknown message, P7010 for a forbidden transition.';
+
+-- function mark_next_blocked_item(text, bigint) of symphony_owner
+CREATE FUNCTION mark_next_blocked_item(p_participant_id text, p_position bigint)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SECURITY DEFINER
+SET enable_seqscan=off
+SET jit=off
+SET search_path=symphony, pg_temp
+-- body: sha256 bb5e8b43d2079cfca141e5a3b60f0c1435ca23affd21db707185b15f5e0625b2
+COMMENT ON FUNCTION mark_next_blocked_item(text, bigint) IS 'Internal: marks the first blocked ordered item behind a position for verification.';
 
 -- function master_keys_in_use() of symphony_owner
 CREATE FUNCTION master_keys_in_use()
@@ -4503,7 +4514,7 @@ SECURITY DEFINER
 SET enable_seqscan=off
 SET jit=off
 SET search_path=symphony, pg_temp
--- body: sha256 9e7ef22916aef4db62aa411b9dae3ba3a73479ac987fdd089352adcbef74af66
+-- body: sha256 554e7176ebc3eb994dee70b7f144dd7f1ab7021ef6c553f100ec5ec124df6df5
 COMMENT ON FUNCTION resume_outbox(text, text, text) IS 'Ends a pause; returns false if there was none.';
 
 -- function return_reversed_payment(reconciliation_entries) of symphony_owner

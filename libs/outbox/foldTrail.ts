@@ -131,9 +131,8 @@ function enqueuedRow(identity: PendingIdentity, detail: JsonObject): PendingRow 
     expiry_streak: 0,
     late_outcome: null,
     blocked: detail['blocked'] === true,
-    // An item that is blocked at its enqueue counts as unverified until the next claim or repair checks whether it is
-    // still blocked.
-    block_unverified: detail['blocked'] === true,
+    // Events of earlier versions lack the field: every item that was blocked at its enqueue was unverified.
+    block_unverified: (detail['block_unverified'] ?? detail['blocked']) === true,
     trace_context: textOrNull(detail['trace_context']),
   }
 }

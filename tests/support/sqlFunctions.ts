@@ -738,6 +738,7 @@ const INTERNAL_FUNCTIONS: Readonly<Record<string, Volatility>> = {
   lock_replaced_outbox_payments: 'volatile',
   mark_frozen_outbox_items: 'volatile',
   mark_inbox_message: 'volatile',
+  mark_next_blocked_item: 'volatile',
   missing_reconciled_payments: 'stable',
   new_reconciliation_run: 'volatile',
   notify_outbox_pending: 'volatile',

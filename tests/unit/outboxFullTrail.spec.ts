@@ -1,9 +1,10 @@
 import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { withSchema } from '../../libs/db/index.js'
-import { readReplays, repairExpiredLeases } from '../../libs/outbox/index.js'
+import { enqueuePaymentOutboxBatch, readReplays, repairExpiredLeases } from '../../libs/outbox/index.js'
 import { PENDING_COLUMNS } from '../../libs/outbox/reads/replay.js'
 import { asQueryable, createTestDatabase, type TestDatabase } from '../support/database.js'
+import { buildInstruction } from '../support/outboxItems.js'
 import { createPerson } from '../support/outboxPeople.js'
 import { RandomOutbox, type RandomWorkers } from '../support/outboxRandom.js'
 import { foldTrails, itemIds } from '../support/outboxTrail.js'
@@ -188,6 +189,20 @@ describe('a replay of the full trail', () => {
     blocked: 'NOT blocked',
     block_unverified: 'blocked',
   }
+})
+
+test('the trail of ordered items that one call enqueued replays as “equal”', async () => {
+  await using db = await createTestDatabase()
+  await db.queryNoRole('UPDATE symphony_settings SET full_trail = true')
+  const participantId = 'ordered-call'
+  const instructions = Array.from({ length: 4 }, () => buildInstruction({ participantId, ordered: true }))
+  await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), instructions)
+  await enqueuePaymentOutboxBatch(
+    db.as('symphony_ingest'),
+    instructions.map(() => buildInstruction({ participantId, ordered: true })),
+  )
+  const replays = await readReplays(db.as('symphony_auditor'), await itemIds(db))
+  expect(replays.map(({ verdict }) => verdict)).toEqual(Array.from({ length: 8 }, () => 'equal'))
 })
 
 test('the full trail adds events, such as LEASE_CLAIMED, to the events that are always written', async () => {

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import {
   approveOutboxProposal,
+  cancelOutboxItem,
   claimOutboxBatch,
   completeOutboxAttempts,
   enqueuePaymentOutboxBatch,
@@ -18,7 +19,7 @@ import { useTestDatabase } from '../support/database.js'
 import { buildInstruction, claim, claimOnly, complete, enqueue, pendingRow, WORKER } from '../support/outboxItems.js'
 import { createPerson, approve, propose } from '../support/outboxPeople.js'
 import { closeTransactions, completeOn, openTransaction, Stream } from '../support/outboxStream.js'
-import { failureOf, untilWaiting } from '../support/race.js'
+import { failureOf, untilWaiting, type Connection } from '../support/race.js'
 
 const db = await useTestDatabase()
 const olga = await createPerson(db, 'olga')
@@ -314,6 +315,13 @@ async function createTerminalHead() {
   }
 }
 
+/** Enqueues items of the stream in one call and returns their ids. */
+async function enqueueCall(stream: Stream, enqueuer: Connection, ordered: readonly boolean[]): Promise<string[]> {
+  const { participantId, railType } = stream
+  const instructions = ordered.map((isOrdered) => buildInstruction({ participantId, railType, ordered: isOrdered }))
+  return (await enqueuePaymentOutboxBatch(enqueuer, instructions)).map(({ outboxId }) => outboxId)
+}
+
 describe('a successor whose enqueue overlaps the completion of the head', () => {
   test('is claimable after both commits if the enqueue starts first and commits last', async () => {
     const { stream, lease, completer, enqueuer } = await createTerminalHead()
@@ -354,6 +362,44 @@ describe('a successor whose enqueue overlaps the completion of the head', () => 
     await completer.query('COMMIT')
     await enqueuer.query('COMMIT')
     expect(await stream.drain()).toEqual(ids)
+  })
+
+  test('alone is marked for verification among the items of one call', async () => {
+    const { stream, lease, completer, enqueuer } = await createTerminalHead()
+    const ids = await enqueueCall(stream, enqueuer, [true, true, false, true])
+    await completeOn(completer, lease)
+    await completer.query('COMMIT')
+    await enqueuer.query('COMMIT')
+    const marks = await Promise.all(ids.map(async (id) => (await pendingRow(db, id))!.block_unverified))
+    expect(marks).toEqual([true, false, false, false])
+    expect((await stream.drain()).toSorted()).toEqual(ids.toSorted())
+  })
+
+  test('is marked for verification if the call repeats its predecessor, which is known', async () => {
+    const { stream, enqueuer } = await createTerminalHead()
+    const { participantId, railType } = stream
+    const [known, next] = [
+      buildInstruction({ participantId, railType, ordered: true }),
+      buildInstruction({ participantId, railType, ordered: true }),
+    ]
+    await enqueuePaymentOutboxBatch(db.as('symphony_ingest'), [known])
+    const items = await enqueuePaymentOutboxBatch(enqueuer, [known, next])
+    await enqueuer.query('COMMIT')
+    expect(await pendingRow(db, items[1]!.outboxId)).toMatchObject({ blocked: true, block_unverified: true })
+  })
+
+  test('passes its mark to the next item if it is cancelled while the head ends', async () => {
+    const { stream, lease, completer, enqueuer } = await createTerminalHead()
+    const ids = await enqueueCall(stream, enqueuer, [true, true, true])
+    await enqueuer.query('COMMIT')
+    // The completion leaves the first item to its verification, and the cancellation still sees the head.
+    await completeOn(completer, lease)
+    const canceller = await openTransaction(db, 'symphony_ingest')
+    await cancelOutboxItem(canceller, ids[0]!, 'not needed')
+    await completer.query('COMMIT')
+    await canceller.query('COMMIT')
+    expect(await pendingRow(db, ids[1]!)).toMatchObject({ blocked: true, block_unverified: true })
+    expect(await stream.drain()).toEqual(ids.slice(1))
   })
 
   test('stays blocked if the completion rolls back', async () => {

@@ -414,6 +414,9 @@ DECLARE
   v_attempt_id uuid;
   v_ordered boolean;
   v_is_message boolean;
+  v_participant_id text;
+  v_position bigint;
+  v_unverified boolean;
 BEGIN
   WITH ended AS MATERIALIZED (
     DELETE FROM payment_outbox_pending p WHERE p.outbox_id = p_outbox_id RETURNING p.*
@@ -432,13 +435,19 @@ BEGIN
     ) last ON true
     RETURNING attempt_id
   )
-  SELECT r.attempt_id, e.ordered, e.is_message INTO v_attempt_id, v_ordered, v_is_message
+  SELECT r.attempt_id, e.ordered, e.is_message, e.participant_id, COALESCE(e.stream_position, e.sequence_id),
+    e.block_unverified
+  INTO v_attempt_id, v_ordered, v_is_message, v_participant_id, v_position, v_unverified
   FROM recorded r CROSS JOIN ended e;
   INSERT INTO outbox_attempt_tallies (recorded_at, is_message, dispatched, failed, cancelled)
   VALUES (v_now, v_is_message, (p_state = 'DISPATCHED')::integer, (p_state = 'FAILED')::integer,
     (p_action = 'cancelled')::integer);
   IF v_ordered THEN
     PERFORM settle_ordered_heads(ARRAY[v_attempt_id]);
+    -- The completion of the head leaves an unverified item to its verification, and so does not reach the items behind.
+    IF v_unverified THEN
+      PERFORM mark_next_blocked_item(v_participant_id, v_position);
+    END IF;
   END IF;
   PERFORM send_outcome_messages(NULL, NULL, ARRAY[v_attempt_id], NULL);
   RETURN v_attempt_id;

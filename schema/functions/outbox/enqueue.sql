@@ -518,7 +518,10 @@ BEGIN
             outcome_topic)
         SELECT f.outbox_id, f.instruction_id, f.participant_id, f.sequence_id, f.idempotency_key, f.rail_type,
           f.payload,
-          f.next_attempt_at, f.created_at, f.ordered, f.blocked, f.blocked, f.trace_context,
+          f.next_attempt_at, f.created_at, f.ordered, f.blocked,
+          -- An item behind an ordered item of this call needs no verification: both commit together, so the transaction
+          -- that ends the other one sees this one.
+          f.blocked AND NOT (f.ordered AND f.follows_ordered), f.trace_context,
           p_is_message, p_stream_position, f.outcome_topic
         FROM fresh f
       )
@@ -555,7 +558,7 @@ BEGIN
   IF v_is_full_trail THEN
     PERFORM append_outbox_events('ENQUEUED', session_user::text, array_agg(p.outbox_id),
       array_agg(jsonb_strip_nulls(jsonb_build_object('next_attempt_at', epoch_micros(p.next_attempt_at), 'blocked',
-      p.blocked,
+      p.blocked, 'block_unverified', p.block_unverified,
         'trace_context', p.trace_context))))
     FROM payment_outbox_pending p WHERE p.outbox_id = ANY (v_outbox_ids);
   END IF;

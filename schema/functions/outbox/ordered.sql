@@ -120,6 +120,33 @@ $$;
 COMMENT ON FUNCTION advance_outbox_streams(text[]) IS
   'Internal: unblocks the first ordered item of each participant that is not paused.';
 
+-- Marks the first blocked ordered item behind a position for verification, because the completion of the head may not
+-- see it. Its own completion will see the items behind it. Repeats the query if another transaction ended the item.
+CREATE OR REPLACE FUNCTION mark_next_blocked_item(p_participant_id text, p_position bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+-- Planner: lookup
+#variable_conflict use_column
+DECLARE
+  v_next uuid;
+BEGIN
+  LOOP
+    SELECT p.outbox_id INTO v_next FROM payment_outbox_pending p
+    WHERE p.participant_id = p_participant_id AND p.ordered AND p.blocked
+      AND COALESCE(p.stream_position, p.sequence_id) > p_position
+    ORDER BY p.participant_id, COALESCE(p.stream_position, p.sequence_id) LIMIT 1;
+    EXIT WHEN v_next IS NULL;
+    UPDATE payment_outbox_pending p SET block_unverified = true WHERE p.outbox_id = v_next AND p.blocked;
+    EXIT WHEN FOUND;
+  END LOOP;
+  IF v_next IS NOT NULL THEN
+    PERFORM append_trail_events('BLOCKED', 'symphony', ARRAY[v_next], '{"block_unverified": true}');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION mark_next_blocked_item(text, bigint) IS
+  'Internal: marks the first blocked ordered item behind a position for verification.';
+
 -- Verifies items with block_unverified: the transaction that blocked them may have missed a concurrent commit.
 CREATE OR REPLACE FUNCTION verify_blocked_outbox_items(p_limit integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT

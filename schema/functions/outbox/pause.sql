@@ -58,7 +58,6 @@ AS $$
 DECLARE
   v_actor text := outbox_actor();
   v_unblocked uuid[];
-  v_next uuid;
 BEGIN
   PERFORM check_outbox_pause(p_kind, p_name, p_reason);
   DELETE FROM outbox_pauses z WHERE z.kind = p_kind AND z.name = p_name;
@@ -84,17 +83,7 @@ BEGIN
     PERFORM advance_outbox_streams(ARRAY[p_name]);
     -- Items that the pause blocked now wait for the head only. A concurrent completion of the head may not see them, so
     -- the first waiting item is marked for verification. Its own completion will see the items behind it.
-    LOOP
-      SELECT p.outbox_id INTO v_next FROM payment_outbox_pending p
-      WHERE p.participant_id = p_name AND p.ordered AND p.blocked
-      ORDER BY p.participant_id, COALESCE(p.stream_position, p.sequence_id) LIMIT 1;
-      EXIT WHEN v_next IS NULL;
-      UPDATE payment_outbox_pending p SET block_unverified = true WHERE p.outbox_id = v_next AND p.blocked;
-      EXIT WHEN FOUND;
-    END LOOP;
-    IF v_next IS NOT NULL THEN
-      PERFORM append_trail_events('BLOCKED', 'symphony', ARRAY[v_next], '{"block_unverified": true}');
-    END IF;
+    PERFORM mark_next_blocked_item(p_name, 0);
   END IF;
   PERFORM append_outbox_scope_event('RESUMED', v_actor,
     CASE WHEN p_kind = 'all' THEN 'all' ELSE p_kind || ':' || p_name END, jsonb_build_object('reason', p_reason));
