@@ -1,7 +1,7 @@
 import type { Clock } from '../core/index.js'
 import { DatabaseError, isLeaseLostError, type Queryable } from '../db/index.js'
 import { sleep, yieldToEventLoop, type Emitter } from '../worker/index.js'
-import { completeOutboxAttempts, recordLateOutcome } from './db.js'
+import { completeOutboxAttempts, recordLateOutcome, renewOutboxLeases } from './db.js'
 import type { RelayerEvent } from './events.js'
 import type { HandlerTransaction } from './HandlerTransaction.js'
 import type { LeasedItem } from './LeasedItem.js'
@@ -10,6 +10,7 @@ import type { AttemptOutcome, CompletionVerdict } from './types.js'
 interface ItemCompleterOptions {
   readonly role: Queryable
   readonly workerId: string
+  readonly relayer: { readonly leaseSeconds: number }
   readonly events: Emitter<RelayerEvent>
   readonly clock: Clock
   /** Called after a retry or an ordered item was recorded, because an item may have become due. */
@@ -27,16 +28,22 @@ interface ItemCompleterOptions {
  * A failed completion is retried *as a completion*, and the payment is not sent again. The lease token makes a repeated
  * completion idempotent. If the lease is lost, the outcome is saved as a late outcome.
  *
- * A row that another transaction has locked delays only its own outcome: the outcomes of its group are then written one
- * by one, beside the groups of other outcomes.
+ * A row that another transaction has locked delays only its own outcome. After a lock timeout a renewal that does not
+ * wait tells the locked rows of the group. The outcomes of the others are written, and the locked ones once their row is
+ * free.
  */
 export class ItemCompleter {
   readonly #options: ItemCompleterOptions
   #waiting: LeasedItem[] = []
   readonly #writing = new Map<readonly LeasedItem[], Promise<unknown>>()
-  /** Outcomes to write alone, because a transaction has locked a row that their group needs. */
-  readonly #locked: LeasedItem[] = []
-  #lockedWriting = 0
+  /** Outcomes whose row may be locked. */
+  #locked: LeasedItem[] = []
+  #unlocking: Promise<void> | undefined
+  /** Outcomes to write alone: their own row is free, but a statement with them has waited too long for a lock. */
+  readonly #alone: LeasedItem[] = []
+  #aloneWriting = 0
+  #lateSaves = 0
+  readonly #lateWaiting: (() => void)[] = []
   readonly #savingLate = new Set<Promise<void>>()
   #gathering: Promise<void> | undefined
   #givingUp = new AbortController()
@@ -47,7 +54,7 @@ export class ItemCompleter {
 
   /** Number of queued outcomes and late outcomes that are not recorded yet. The transactions of handlers do not count. */
   get size(): number {
-    let size = this.#waiting.length + this.#locked.length + this.#savingLate.size
+    let size = this.#waiting.length + this.#locked.length + this.#alone.length + this.#savingLate.size
     for (const group of this.#writing.keys()) size += group.length
     return size
   }
@@ -85,13 +92,17 @@ export class ItemCompleter {
 
   /** Waits until every queued outcome is recorded, or reported as a fault. */
   async drain(): Promise<void> {
-    while (this.size > 0) await Promise.all([this.#gathering, ...this.#writing.values(), ...this.#savingLate])
+    while (this.size > 0) {
+      await Promise.all([this.#gathering, this.#unlocking, ...this.#writing.values(), ...this.#savingLate])
+    }
     if (this.#givingUp.signal.aborted) this.#givingUp = new AbortController()
   }
 
   /** Makes failed completions faults instead of retries, until `drain` has emptied the queue. */
   giveUp(): void {
     this.#givingUp.abort()
+    this.#lateSaves += this.#lateWaiting.length
+    for (const begin of this.#lateWaiting.splice(0)) begin()
   }
 
   /** Saves an outcome that arrived after its call had ended. `drain` waits for it. */
@@ -108,7 +119,7 @@ export class ItemCompleter {
     const { role, workerId, events } = this.#options
     for (let failures = 0; ; failures += 1) {
       try {
-        const { eventType } = await recordLateOutcome(role, workerId, outcome)
+        const { eventType } = await this.#inLateSlot(() => recordLateOutcome(role, workerId, outcome))
         events.emit({
           type: 'outbox.lateOutcome',
           outboxId: outcome.outboxId,
@@ -125,8 +136,22 @@ export class ItemCompleter {
     }
   }
 
+  /** Bounds the late saves at once: each may wait for a lock and hold a connection. */
+  async #inLateSlot<T>(save: () => Promise<T>): Promise<T> {
+    if (this.#lateSaves < LATE_PARALLEL || this.#givingUp.signal.aborted) this.#lateSaves += 1
+    else await new Promise<void>((resolve) => void this.#lateWaiting.push(resolve))
+    try {
+      return await save()
+    } finally {
+      const next = this.#lateWaiting.shift()
+      // The next save takes over the slot.
+      if (next === undefined) this.#lateSaves -= 1
+      else next()
+    }
+  }
+
   get #canWrite(): boolean {
-    return this.#writing.size - this.#lockedWriting < (this.#options.parallel ?? PARALLEL)
+    return this.#writing.size - this.#aloneWriting < (this.#options.parallel ?? PARALLEL)
   }
 
   async #gather(): Promise<void> {
@@ -137,10 +162,57 @@ export class ItemCompleter {
 
   #writeGroups(): void {
     while (this.#waiting.length > 0 && this.#canWrite) this.#begin(this.#nextGroup())
-    while (this.#locked.length > 0 && this.#lockedWriting < LOCKED_PARALLEL) {
-      this.#lockedWriting += 1
-      this.#begin([this.#locked.shift()!], () => (this.#lockedWriting -= 1))
+    while (this.#alone.length > 0 && this.#aloneWriting < ALONE_PARALLEL) {
+      this.#aloneWriting += 1
+      this.#begin([this.#alone.shift()!], () => (this.#aloneWriting -= 1))
     }
+    if (this.#locked.length > 0) this.#unlocking ??= this.#awaitUnlocks()
+  }
+
+  /**
+   * Sorts a group that waited too long for a lock. Unordered outcomes beside a locked row return to the queue. The
+   * others are written alone, because the locked row may not be their own: an ordered item also changes its successor.
+   */
+  async #sort(group: readonly LeasedItem[]): Promise<void> {
+    const locked = await this.#findLocked(group)
+    const isFree = (leased: LeasedItem) => locked.size > 0 && !locked.has(leased) && !leased.item.ordered
+    this.#waiting.push(...group.filter(isFree))
+    this.#locked.push(...group.filter((leased) => !isFree(leased)))
+  }
+
+  /** Writes each locked outcome after its row is free, without a connection that waits for the lock. */
+  async #awaitUnlocks(): Promise<void> {
+    while (this.#locked.length > 0) {
+      const asked = [...this.#locked]
+      const locked = await this.#findLocked(asked)
+      const free = new Set(asked.filter((leased) => !locked.has(leased)))
+      this.#locked = this.#locked.filter((leased) => !free.has(leased))
+      this.#alone.push(...free)
+      this.#writeGroups()
+      if (this.#locked.length > 0) await sleep(LOCKED_RETRY_MS, this.#givingUp.signal)
+    }
+    this.#unlocking = undefined
+  }
+
+  /**
+   * Returns the items that another transaction has locked, and renews the leases of the others. Returns none if the
+   * database does not answer or after `giveUp`: the writes then wait for their locks.
+   */
+  async #findLocked(items: readonly LeasedItem[]): Promise<ReadonlySet<LeasedItem>> {
+    const { role, workerId, relayer } = this.#options
+    const locked = new Set<LeasedItem>()
+    if (this.#givingUp.signal.aborted) return locked
+    try {
+      for (let start = 0; start < items.length; start += GROUP_SIZE) {
+        const group = items.slice(start, start + GROUP_SIZE)
+        const leases = group.map(({ item }) => item)
+        const renewals = await renewOutboxLeases(role, leases, workerId, relayer.leaseSeconds)
+        for (const [index, { renewed }] of renewals.entries()) if (renewed === null) locked.add(group[index]!)
+      }
+    } catch {
+      locked.clear()
+    }
+    return locked
   }
 
   #begin(group: readonly LeasedItem[], onEnd?: () => void): void {
@@ -182,7 +254,7 @@ export class ItemCompleter {
         const canRepeat = this.#canRepeat(error)
         if (isLockTimeout(error) && (canRepeat || group.length > 1)) {
           await sleep(backoffMs(failures), this.#givingUp.signal)
-          this.#locked.push(...group)
+          await this.#sort(group)
           return undefined
         }
         if (canRepeat) await sleep(backoffMs(failures), this.#givingUp.signal)
@@ -305,7 +377,10 @@ function backoffMs(failures: number): number {
 const GROUP_SIZE = 500
 const PARALLEL = 2
 /** Maximum number of outcomes that are written alone at once. Each may wait for a lock and hold a connection. */
-const LOCKED_PARALLEL = 4
+const ALONE_PARALLEL = 4
+/** Maximum number of late outcomes that are saved at once. */
+const LATE_PARALLEL = 2
+const LOCKED_RETRY_MS = 500
 /**
  * Minimum number of waiting outcomes for a separate group of successes. With fewer, a second statement costs more than
  * the fast path saves.

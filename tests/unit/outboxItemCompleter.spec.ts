@@ -8,6 +8,7 @@ import { Emitter } from '../../libs/worker/index.js'
 import { useTestDatabase } from '../support/database.js'
 import { gate } from '../support/gate.js'
 import { enqueueAndClaim, ledger, WORKER } from '../support/outboxItems.js'
+import { Stream } from '../support/outboxStream.js'
 import { POLL_OPTIONS } from '../support/pollOptions.js'
 import { openConnection } from '../support/race.js'
 
@@ -68,6 +69,7 @@ test('an ItemCompleter records DISPATCHED and other outcomes in separate calls i
       },
     },
     workerId: WORKER,
+    relayer: { leaseSeconds: 60 },
     events: new Emitter(),
     clock: systemClock,
     onDue: () => {},
@@ -101,6 +103,7 @@ test('giveUp() stops retries until the next drain() ends; later completions are 
       },
     },
     workerId: WORKER,
+    relayer: { leaseSeconds: 60 },
     events: emitter,
     clock: systemClock,
     onDue: () => {},
@@ -150,6 +153,97 @@ test('rows that a transaction has locked delay only their own outcomes', async (
   await blocker.query('ROLLBACK')
   await completer.drain()
   for (const id of locked) expect(await ledger(db, id)).toEqual(['1 DISPATCHED'])
+})
+
+test('outcomes beside locked rows are recorded in one statement, and the locked ones after the lock', async () => {
+  const { url } = await db.createLogin('sorter', { roles: ['symphony_executor'] })
+  const database = openDatabase({ url, schema: db.schema, lockTimeoutMs: 50 })
+  onTestFinished(() => database.close())
+  const groups: number[] = []
+  const { completer } = completerThrough(() => {
+    const role = database.as('symphony_executor')
+    return {
+      schema: db.schema,
+      query: (text, values) => {
+        if (text.includes('complete_outbox') && Array.isArray(values?.[1])) groups.push(values[1].length)
+        return role.query(text, values)
+      },
+    }
+  })
+  const leases = await Promise.all(Array.from({ length: 9 }, () => enqueueAndClaim(db)))
+  const locked = leases.slice(2, 7).map(({ outboxId }) => outboxId)
+  const blocker = await openConnection(db)
+  onTestFinished(() => blocker.close())
+  await blocker.query('BEGIN')
+  await blocker.query('SELECT FROM payment_outbox_pending WHERE outbox_id = ANY ($1) FOR UPDATE', [locked])
+  for (const lease of leases) void completer.submit(leased(lease), successOf(lease))
+  await expect.poll(() => completer.size, POLL_OPTIONS).toBe(5)
+  expect(groups).toEqual([9, 4])
+  await blocker.query('ROLLBACK')
+  await completer.drain()
+  expect(groups).toEqual([9, 4, 1, 1, 1, 1, 1])
+  for (const { outboxId } of leases) expect(await ledger(db, outboxId)).toEqual(['1 DISPATCHED'])
+})
+
+test('an ordered outcome whose successor is locked is recorded after the lock', async () => {
+  const { url } = await db.createLogin('successor', { roles: ['symphony_executor'] })
+  const database = openDatabase({ url, schema: db.schema, lockTimeoutMs: 50 })
+  onTestFinished(() => database.close())
+  const { completer, events } = completerThrough(() => database.as('symphony_executor'))
+  const stream = new Stream(db)
+  const [, successor] = [await stream.enqueue(), await stream.enqueue()]
+  const head = await stream.claimOnly()
+  const other = await enqueueAndClaim(db)
+  const blocker = await openConnection(db)
+  onTestFinished(() => blocker.close())
+  await blocker.query('BEGIN')
+  await blocker.query('SELECT FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [successor])
+  for (const lease of [head, other]) void completer.submit(leased(lease), successOf(lease))
+  await expect.poll(() => ledger(db, other.outboxId), POLL_OPTIONS).toEqual(['1 DISPATCHED'])
+  expect(completer.size).toBe(1)
+  await blocker.query('ROLLBACK')
+  await completer.drain()
+  expect(events.filter(({ type }) => type === 'outbox.fault')).toEqual([])
+  expect(await ledger(db, head.outboxId)).toEqual(['1 DISPATCHED'])
+})
+
+test('at most two late outcomes are saved at once, unless giveUp() was called', async () => {
+  const leases = await Promise.all(Array.from({ length: 5 }, () => enqueueAndClaim(db)))
+  for (const { outboxId } of leases) await db.expireLease(outboxId)
+  const held = gate()
+  let saves = 0
+  const { completer, events } = completerThrough((role) => ({
+    ...role,
+    query: async (text, values) => {
+      saves += 1
+      await held.opened
+      return role.query(text, values)
+    },
+  }))
+  for (const lease of leases) completer.submitLate(successOf(lease))
+  expect(saves).toBe(2)
+  completer.giveUp()
+  await expect.poll(() => saves, POLL_OPTIONS).toBe(5)
+  held.open()
+  await completer.drain()
+  expect(events.map(({ type }) => type)).toEqual(leases.map(() => 'outbox.lateOutcome'))
+})
+
+test('late outcomes beyond the bound are saved when earlier saves end', async () => {
+  const leases = await Promise.all(Array.from({ length: 5 }, () => enqueueAndClaim(db)))
+  for (const { outboxId } of leases) await db.expireLease(outboxId)
+  let [running, most] = [0, 0]
+  const { completer, events } = completerThrough((role) => ({
+    ...role,
+    query: async (text, values) => {
+      most = Math.max(most, (running += 1))
+      return role.query<never>(text, values).finally(() => (running -= 1))
+    },
+  }))
+  for (const lease of leases) completer.submitLate(successOf(lease))
+  await completer.drain()
+  expect(events).toHaveLength(5)
+  expect(most).toBe(2)
 })
 
 test('a late outcome that waits for its row delays no other outcome', async () => {
@@ -218,6 +312,7 @@ function completerThrough(corrupt: (role: Queryable, failing: Failing) => Querya
   const completer = new ItemCompleter({
     role: corrupt(plain, new Failing()),
     workerId: WORKER,
+    relayer: { leaseSeconds: 60 },
     events: emitter,
     clock: systemClock,
     onDue: () => {},
