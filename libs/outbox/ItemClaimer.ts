@@ -43,6 +43,8 @@ export class ItemClaimer {
   #runningClaims = 0
   readonly #polls = new Set<Promise<PollResult>>()
   #pausedUntilMs = 0
+  /** Delay before the next claim while due items cannot be claimed. */
+  #unclaimedRetryMs = UNCLAIMED_RETRY_MS
   /**
    * Lanes that may have more due items: the last poll made no claim for the lane, its claim was full, or batch-mates
    * were released.
@@ -123,7 +125,10 @@ export class ItemClaimer {
 
   async #claim(): Promise<PollResult> {
     const { events, clock, guard, dispatcher, relayer } = this.#options
-    if (this.#isNotified) events.emit({ type: 'outbox.notified' })
+    if (this.#isNotified) {
+      events.emit({ type: 'outbox.notified' })
+      this.#unclaimedRetryMs = UNCLAIMED_RETRY_MS
+    }
     this.#isNotified = false
     if (clock.monotonicMs() < this.#pausedUntilMs) return { pollAgain: false }
     if (!(await guard.canClaim())) return { pollAgain: false }
@@ -140,6 +145,7 @@ export class ItemClaimer {
       if (items === 'refused') return { pollAgain: true }
       claims += 1
       claimed += items
+      if (items > 0) this.#unclaimedRetryMs = UNCLAIMED_RETRY_MS
     }
     if (this.#shouldClaimMore) {
       // Starts the items only after the next claim is sent, so that the server leases the next batch while this process
@@ -228,9 +234,14 @@ export class ItemClaimer {
     return false
   }
 
-  /** Returns the time until the next due time or lease expiry by the database's clock, at most `#busyForMs`. */
+  /**
+   * Returns the time until the next due time or lease expiry by the database's clock, at most `#busyForMs`. While a due
+   * item stays locked, the delay doubles up to the poll interval.
+   */
   async #idleMs(): Promise<number> {
-    const { role } = this.#options
+    const { role, relayer } = this.#options
+    const retryMs = this.#unclaimedRetryMs
+    let isOverdue = false
     const open = this.#queue.lanes.filter((lane) => this.#queue.canLease(lane))
     let idleMs = this.#busyForMs
     for (const money of [true, false]) {
@@ -238,8 +249,11 @@ export class ItemClaimer {
       if (rails.length === 0) continue
       const next = await nextOutboxEvent(role, rails, money ? { isMessage: false } : {})
       const dueInMs = next === null ? undefined : this.#databaseClock.msUntil(next)
-      if (dueInMs !== undefined) idleMs = Math.min(idleMs, dueInMs > 0 ? Math.max(1, dueInMs) : UNCLAIMED_RETRY_MS)
+      if (dueInMs === undefined) continue
+      if (dueInMs <= 0) isOverdue = true
+      idleMs = Math.min(idleMs, dueInMs > 0 ? Math.max(1, dueInMs) : retryMs)
     }
+    this.#unclaimedRetryMs = isOverdue ? Math.min(retryMs * 2, relayer.pollMs) : UNCLAIMED_RETRY_MS
     return idleMs
   }
 
@@ -297,7 +311,10 @@ class DatabaseClock {
 const EXECUTOR = 'symphony_executor'
 const CHANNEL = 'outbox_pending'
 const NEVER_MS = 2_147_483_647
-/** Delay before the next claim of an item that is due and could not be claimed, because a transaction has locked it. */
+/**
+ * Delay before the next claim of an item that is due and could not be claimed, because a transaction has locked it. It
+ * doubles with each further claim that leases nothing.
+ */
 const UNCLAIMED_RETRY_MS = 20
 /**
  * Maximum change of the difference that does not count as a jump: longer than a database answer takes, shorter than a

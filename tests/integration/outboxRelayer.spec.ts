@@ -520,19 +520,44 @@ describe('a running relayer', () => {
     await relayer.stop()
   })
 
-  test('claims at most every 20 ms while another transaction has locked a due item', async () => {
+  test('claims less and less often while another transaction has locked a due item', async () => {
     const { railType } = buildInstruction()
     const { outboxId } = await enqueue(db, { railType })
     const blocker = await openConnection(db)
     await blocker.query('BEGIN')
     await blocker.query('SELECT FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [outboxId])
-    const { relayer, events } = relayerFor(recordingRail({ type: railType }), { pollMs: 60_000 })
+    const rail = recordingRail({ type: railType })
+    const claimedAtMs: number[] = []
+    const relayer = new OutboxRelayer(db.database, rail.rails, { pollMs: 60_000 }, ({ type }) => {
+      if (type === 'outbox.claimed') claimedAtMs.push(performance.now())
+    })
     await relayer.start()
-    await sleep(400)
-    expect(events.filter(({ type }) => type === 'outbox.claimed').length).toBeLessThanOrEqual(22)
+    // Skips the claims that the start and the first heartbeat cause. The next delays are at least 20, 40, … 640 ms, less
+    // a tenth.
+    await expect.poll(() => claimedAtMs.length, POLL_OPTIONS).toBeGreaterThanOrEqual(9)
+    expect(claimedAtMs[8]! - claimedAtMs[2]!).toBeGreaterThanOrEqual(1_130)
     await blocker.query('ROLLBACK')
     await blocker.close()
-    await expect.poll(() => events.some(({ type }) => type === 'outbox.recorded'), { timeout: 20_000 }).toBe(true)
+    await expect.poll(() => rail.calls.length, POLL_OPTIONS).toBe(1)
+    await relayer.stop()
+  })
+
+  test('claims a new item at once while another transaction has long locked a due item', async () => {
+    const { railType } = buildInstruction()
+    const { outboxId } = await enqueue(db, { railType })
+    const blocker = await openConnection(db)
+    await blocker.query('BEGIN')
+    await blocker.query('SELECT FROM payment_outbox_pending WHERE outbox_id = $1 FOR UPDATE', [outboxId])
+    const rail = recordingRail({ type: railType })
+    const { relayer, events } = relayerFor(rail, { pollMs: 60_000 })
+    await relayer.start()
+    const claims = () => events.filter(({ type }) => type === 'outbox.claimed').length
+    await expect.poll(claims, POLL_OPTIONS).toBeGreaterThanOrEqual(6)
+    const next = await enqueue(db, { railType })
+    await expect.poll(() => rail.calls.map(({ reference }) => reference), POLL_OPTIONS).toEqual([next.outboxId])
+    await blocker.query('ROLLBACK')
+    await blocker.close()
+    await expect.poll(() => rail.calls.length, POLL_OPTIONS).toBe(2)
     await relayer.stop()
   })
 
