@@ -104,7 +104,7 @@ const tools = {
   },
   /** A topic whose schema accepts everything. */
   topics: { scheduled: { '~standard': { version: 1, vendor: 'steps', validate: async (value) => ({ value }) } } },
-  planted: (disposition) => new modules.db.DatabaseError('CONNECTION_LOST', 'planted', { disposition }),
+  planted: (disposition, code = 'CONNECTION_LOST') => new modules.db.DatabaseError(code, 'planted', { disposition }),
   rail(overrides = {}) {
     return {
       ...modules.rails.simulatedRail({

@@ -468,39 +468,31 @@ describe('a running relayer', () => {
     expect(await pendingRow(db, outboxId)).toMatchObject({ lease_token: null, attempt_count: 0 })
   })
 
-  test('releases waiting items at a stop although a claim waits for its answer', async () => {
-    const { railType } = buildInstruction()
-    const answer = gate()
-    let isSlow = false
-    const rail = recordingRail({ type: railType }, async () => {
-      if (isSlow) await answer.opened
-      return { outcome: 'success', reference: 'paid' }
+  test('aborts a call at a stop although a claim waits, and releases what that claim leases', async () => {
+    const [{ railType }, { railType: other }] = [buildInstruction(), buildInstruction()]
+    let isAborted = false
+    const slow = recordingRail({ type: railType, concurrency: 1 }, async (_request, signal) => {
+      await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
+      isAborted = true
+      return { outcome: 'retryable', code: 'ABORTED' }
     })
-    const { relayer, events } = relayerFor(rail, { pollMs: 60_000, concurrency: 1 })
+    const both = { ...slow, rails: new Map([...slow.rails, ...recordingRail({ type: other }).rails]) }
+    const { relayer } = relayerFor(both, { shutdownMs: 100, pollMs: 60_000 })
+    await enqueue(db, { railType })
     await relayer.start()
-    // Items wait in memory only if the calls before them were fast.
-    await Promise.all(Array.from({ length: 60 }, () => enqueue(db, { railType })))
-    const recorded = () => events.filter(({ type }) => type === 'outbox.recorded').length
-    await expect.poll(recorded, POLL_OPTIONS).toBe(60)
-    isSlow = true
-    const [, waiting] = [await enqueue(db, { railType }), await enqueue(db, { railType })]
-    await expect.poll(() => relayer.gauge, POLL_OPTIONS).toMatchObject({ running: 1, waiting: 1 })
+    await expect.poll(() => slow.calls.length, POLL_OPTIONS).toBe(1)
     const blocker = await openConnection(db)
-    // A release does not read the pauses, a claim does.
     await blocker.query('BEGIN; LOCK TABLE outbox_pauses IN ACCESS EXCLUSIVE MODE')
-    const late = await enqueuePaymentOutbox(blocker, buildInstruction({ railType }))
+    const late = await enqueuePaymentOutbox(blocker, buildInstruction({ railType: other }))
     await db.queryNoRole('NOTIFY outbox_pending')
     await untilTableWaits(db, 'outbox_pauses')
     const stopping = relayer.stop()
-    const leaseOf = async (outboxId: string) => (await pendingRow(db, outboxId))?.['lease_token']
-    await expect.poll(() => leaseOf(waiting.outboxId), POLL_OPTIONS).toBeNull()
+    await expect.poll(() => isAborted, POLL_OPTIONS).toBe(true)
     await untilTableWaits(db, 'outbox_pauses')
-    answer.open()
     await blocker.query('COMMIT')
     await blocker.close()
     await stopping
-    expect(rail.calls).toHaveLength(61)
-    await expect.poll(() => leaseOf(late.outboxId), POLL_OPTIONS).toBeNull()
+    await expect.poll(async () => (await pendingRow(db, late.outboxId))?.['lease_token'], POLL_OPTIONS).toBeNull()
   })
 
   test('learns the database time from its first heartbeat, and then claims a due item without a poll', async () => {

@@ -22,6 +22,8 @@ export interface TestRunOptions {
   readonly file?: string
   /** Options of the reader. */
   readonly reading?: string
+  /** Start of the time whose payments of other accounts are annotated. */
+  readonly coveredFrom?: Date
   readonly accounts?: readonly string[]
   readonly from?: Date
   readonly to?: Date
@@ -110,6 +112,7 @@ export async function finish(
     createHash('sha256')
       .update(options.reading ?? '')
       .digest(),
+    ...(options.coveredFrom === undefined ? [] : [options.coveredFrom]),
   ])
   const row = onlyRow(rows)
   return {

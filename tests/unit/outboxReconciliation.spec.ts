@@ -217,6 +217,13 @@ describe('finish_reconciliation', () => {
     expect((await reconcileEntries(db, railType, [], later)).counts).toEqual(NOTHING)
   })
 
+  test('is refused (40001) if its window starts before the time that the caller has annotated', async () => {
+    const given = { from: daysFromNow(-2), to: daysFromNow(-1) }
+    const late = reconcileEntries(db, rail(), [], { ...given, coveredFrom: daysFromNow(-1.5) })
+    expect(await failureOf(late)).toMatchObject({ sqlstate: '40001' })
+    await reconcileEntries(db, rail(), [], { ...given, coveredFrom: given.from })
+  })
+
   test('starts where a run with long settlement stopped, if a run that continued it ended long before', async () => {
     const [railType, accounts] = [rail(), ['A']]
     const end = daysFromNow(-10)

@@ -434,6 +434,7 @@ const LIMITS: Readonly<Record<string, Limits>> = {
   p_file_hash: SECRET_HASH,
   p_reading_hash: SECRET_HASH,
   p_statement_id: text(140),
+  p_covered_from: { ...TIME, accepted: {} },
   p_period_from: { ...TIME, accepted: {} },
   p_period_to: { ...TIME, accepted: {} },
   p_settlement_days: integer(0, 60),

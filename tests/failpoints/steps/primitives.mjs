@@ -143,6 +143,13 @@ export function primitiveSteps(tools) {
       const disposed = await leases.acquire(topic(), { owner: workerId, durationMs: 1_000, renewEveryMs: 100 })
       await disposed[Symbol.asyncDispose]()
     },
+    'leases that are held or acquired while they are closed': async () => {
+      const slow = faulty(async (text) => void (text.includes('"acquire_lease"') && (await sleep(100))))
+      const leases = new lease.Leases(slow.as('symphony_executor'))
+      await leases.acquire(topic(), { owner: workerId, durationMs: 2_000, renewEveryMs: 500 })
+      const acquiring = leases.acquire(topic(), { owner: workerId, durationMs: 2_000, renewEveryMs: 500 })
+      await Promise.all([leases.close(), acquiring.catch(() => {})])
+    },
     'a lease that expired before its answer': async () => {
       const slow = faulty(async (text) => void (text.includes('"acquire_lease"') && (await sleep(1_100))))
       await new lease.Leases(slow.as('symphony_executor')).acquire(topic(), { owner: workerId, durationMs: 1_000 })

@@ -15,6 +15,11 @@ export function relayingSteps(tools) {
     await tx.query('INSERT INTO shop.effects (source, message_id) VALUES ($1, $2)', ['booked', messageId])
     await sleep(50)
   }
+  /** Locks an item for a while, as a person with an open transaction does. */
+  const hold = (outboxId) =>
+    admin(
+      `BEGIN; SELECT FROM payment_outbox_pending WHERE outbox_id = '${outboxId}' FOR UPDATE; SELECT pg_sleep(0.8); COMMIT`,
+    )
   const untilSettled = async (ids) => {
     for (let look = 0; look < 100; look += 1) {
       const rows = await admin(
@@ -140,6 +145,80 @@ export function relayingSteps(tools) {
         return answer
       }
       const worker = relayer([{ ...paying, timeoutMs: 2_000, dispatch: together }], {}, () => {}, over)
+      for (let round = 0; round < 10 && waiting.size > 0; round += 1) await worker.runOnce()
+    },
+    'an outcome whose row is locked at first': async () => {
+      let isLocked = true
+      const over = faulty((text) => {
+        if (!isLocked || !text.includes('"complete_outbox_packed"')) return undefined
+        isLocked = false
+        return tools.planted('retry', 'LOCK_NOT_AVAILABLE')
+      })
+      await enqueue(buildPayment(), buildPayment())
+      await relayer([rail()], {}, () => {}, over).runOnce()
+    },
+    'outcomes beside a row that stays locked': async () => {
+      const items = await enqueue(...Array.from({ length: 5 }, () => buildPayment()))
+      const impatient = tools.db.openDatabase({ url: tools.url, schema: tools.schema, lockTimeoutMs: 50 })
+      const paying = rail()
+      let holding = Promise.resolve()
+      let isHeld = false
+      const dispatch = async (request, context) => {
+        const answer = await paying.dispatch(request, context)
+        if (request.reference !== items[0].outboxId) return answer
+        if (!isHeld) holding = hold(request.reference)
+        isHeld = true
+        await sleep(200)
+        return answer
+      }
+      await relayer([{ ...paying, timeoutMs: 5_000, dispatch }], {}, () => {}, impatient).runOnce()
+      await holding
+      await impatient.close()
+    },
+    'a claim answered after a stop has begun, whose item is locked': async () => {
+      const [asked, stopping] = [deferred(), deferred()]
+      let holding = Promise.resolve()
+      let isHeld = false
+      const over = faulty(async (text) => {
+        if (text.includes('release_outbox_leases') && !isHeld) {
+          isHeld = true
+          holding = hold(outboxId)
+          await sleep(200)
+        }
+        if (!text.includes('claim_outbox_packed')) return
+        asked.resolve()
+        await Promise.race([stopping.promise, sleep(2_000)])
+      })
+      const worker = relayer([rail()], {}, () => {}, over)
+      const [{ outboxId }] = await enqueue(buildPayment())
+      await worker.start()
+      await asked.promise
+      const stopped = worker.stop()
+      stopping.resolve()
+      await stopped
+      await holding
+      await untilSettled([outboxId])
+    },
+    'late outcomes of several lost leases': async () => {
+      const items = await enqueue(...Array.from({ length: 5 }, () => buildPayment()))
+      const waiting = new Set(items.map(({ outboxId }) => outboxId))
+      const paying = rail()
+      const expired = deferred()
+      // The calls return together, after their leases have expired.
+      const dispatch = async (request, context) => {
+        const answer = await paying.dispatch(request, context)
+        if (!waiting.delete(request.reference)) return answer
+        if (waiting.size === 0) {
+          await admin(
+            `UPDATE payment_outbox_pending SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE outbox_id = ANY ($1::uuid[])`,
+            [items.map(({ outboxId }) => outboxId)],
+          )
+          expired.resolve()
+        }
+        await expired.promise
+        return answer
+      }
+      const worker = relayer([{ ...paying, timeoutMs: 5_000, dispatch }])
       for (let round = 0; round < 10 && waiting.size > 0; round += 1) await worker.runOnce()
     },
     'an unknown outcome on a hold rail': async () => {
