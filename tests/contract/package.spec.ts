@@ -49,7 +49,7 @@ test('the package holds only run-time files, documents and examples, and is belo
   expect(installation.size).toBeLessThan(1_700_000)
 })
 
-test('the package contains every file that its pages and declarations link to, except those of REPOSITORY_ONLY', async () => {
+test('the package contains every file that it links to, except those of REPOSITORY_ONLY', async () => {
   const { files, dead } = await deadLinksOfRepository(installation.packageFolder)
   expect(files).toContain('docs/coding/transactions.md')
   expect(dead.filter((link) => !REPOSITORY_ONLY.test(link))).toEqual([])

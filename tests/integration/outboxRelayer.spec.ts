@@ -495,7 +495,7 @@ describe('a running relayer', () => {
     await expect.poll(async () => (await pendingRow(db, late.outboxId))?.['lease_token'], POLL_OPTIONS).toBeNull()
   })
 
-  test('learns the database time from its first heartbeat, and then claims a due item without a poll', async () => {
+  test('learns the database time from its first heartbeat, and claims a due item without a poll', async () => {
     const { railType } = buildInstruction()
     const { outboxId } = await enqueue(db, { railType })
     const [heartbeats, item] = [await openConnection(db), await openConnection(db)]

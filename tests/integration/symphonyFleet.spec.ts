@@ -208,7 +208,7 @@ function runAndAbort(worker: Stoppable['worker']): Promise<void> {
 test.each([
   ['worker.stop()', ({ worker }: Stoppable) => worker.stop()],
   ['fleet.close()', ({ fleet }: Stoppable) => fleet.close()],
-])('%s during start() waits for a late discovery, then stops every worker for good', async (_, stop) => {
+])('a call of %s during start() waits for a late discovery, then stops every worker for good', async (_, stop) => {
   let answer: (() => void) | undefined
   const answered = new Promise<void>((resolve) => (answer = resolve))
   class Directory extends PlatformDiscovery {

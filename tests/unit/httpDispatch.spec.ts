@@ -140,7 +140,7 @@ test('a pause of kind all stops every claim, and the status shows its author and
 test.each([
   ['PUT', `/v1/timers/${randomUUID()}`, { dueAt: '2020-01-01T00:00:00Z' }],
   ['PUT', '/v1/jobs/forged', { cron: '0 2 * * *' }],
-])('%s %s answers 422 for the topic and the participants of alert notices', async (method, path, rest) => {
+])('the route %s %s answers 422 for the topic and participants of alert notices', async (method, path, rest) => {
   const put = (body: object) =>
     fixture.call(path, {
       method,

@@ -155,7 +155,7 @@ test('rows that a transaction has locked delay only their own outcomes', async (
   for (const id of locked) expect(await ledger(db, id)).toEqual(['1 DISPATCHED'])
 })
 
-test('outcomes beside locked rows are recorded in one statement, and the locked ones after the lock', async () => {
+test('outcomes beside locked rows are recorded in one statement, the locked ones after the lock', async () => {
   const { url } = await db.createLogin('sorter', { roles: ['symphony_executor'] })
   const database = openDatabase({ url, schema: db.schema, lockTimeoutMs: 50 })
   onTestFinished(() => database.close())
@@ -207,7 +207,7 @@ test('an ordered outcome whose successor is locked is recorded after the lock', 
   expect(await ledger(db, head.outboxId)).toEqual(['1 DISPATCHED'])
 })
 
-test('at most two late outcomes are saved at once, unless giveUp() was called', async () => {
+test('an ItemCompleter saves at most two late outcomes at once, unless giveUp() was called', async () => {
   const leases = await Promise.all(Array.from({ length: 5 }, () => enqueueAndClaim(db)))
   for (const { outboxId } of leases) await db.expireLease(outboxId)
   const held = gate()

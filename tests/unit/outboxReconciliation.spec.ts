@@ -224,7 +224,7 @@ describe('finish_reconciliation', () => {
     await reconcileEntries(db, rail(), [], { ...given, coveredFrom: given.from })
   })
 
-  test('starts where a run with long settlement stopped, if a run that continued it ended long before', async () => {
+  test('starts where a run with long settlement stopped, despite a run that ended long before', async () => {
     const [railType, accounts] = [rail(), ['A']]
     const end = daysFromNow(-10)
     await reconcileEntries(db, railType, [], { from: daysFromNow(-20), to: end, settlementDays: 8, accounts })
